@@ -250,7 +250,7 @@ test-suites: $(VENV)/.for-tests setup ## suites of nbclient, papermill, Jupyter 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter, 50 at most
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit tests/plugins/*/unit \
 		tests/container/test_pieces.py::test_the_pieces_of_a_text_are_the_text \
-		tests/container/test_file_messages.py::test_any_request_has_a_reply_that_json_can_say $(PYTEST_ARGS)
+		tests/plugins/file_messages/container/test_file_messages.py::test_any_request_has_a_reply_that_json_can_say $(PYTEST_ARGS)
 
 # What is shipped into a sandbox, and the plugins of `index.LINUX` with those that need them, run on Linux alone.
 LINUX_ALONE := '/(container|plugins/(bubblewrap|broker|data|qemu|shared|wasm|[a-z]+/inside))/'

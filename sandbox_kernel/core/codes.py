@@ -221,13 +221,6 @@ class MessageCode(Code):
     NOT_A_REQUEST = "violation", "not a request: {why}", _PROTOCOL
     WRONG_CHANNEL = "violation", "{type} is not taken on {channel}", _PROTOCOL
     WRONG_SIGNATURE = "violation", "the signature is wrong", "Use the key of the kernel's connection file."
-    FILE_REQUEST_IMPROPER = "violation", "a field of a file message is not proper", _FILES
-    FILE_VERSION_UNKNOWN = "violation", "this version of the file messages is unknown", _FILES
-    FILE_REQUESTS_WAIT = "limit", "too many file requests are waiting", _SEND_LESS
-    REPLIES_NOT_READ = "limit", "the replies are not read", _SEND_LESS
-    CHUNK_TOO_LARGE = "limit", "the chunk is too large", _SEND_LESS
-    CHUNK_MISPLACED = "violation", "the chunk does not follow the one before it", _FILES
-    FILE_LENGTH_WRONG = "violation", "the file does not have its announced length", _FILES
     SENT_TWICE = "violation", "the message came before", _PROTOCOL
     REQUEST_TOO_LARGE = "limit", "the request is too large", _SEND_LESS
     REQUEST_NOT_SENT = "violation", "the request cannot be sent: {why}", _PROTOCOL
@@ -319,7 +312,6 @@ class FileCode(Code):
     SESSION_FILES = "limit", "the session has put too many files out", _FEWER
     SESSION_BYTES = "limit", "the session's files are too large together", _FEWER
     TIME_UP = "limit", "time is up; {count} files are left for the next cell", _LATER
-    MANY_WRITES = "limit", "too many files are being written", _FEWER
 
     # --- the folders and files of the host ---
     FOLDER_UNREADABLE = "violation", "the folder cannot be read", _DISK
@@ -343,11 +335,6 @@ class FileCode(Code):
     NOT_EMPTY = "violation", "the folder is not empty", _TAKEN
     DENIED = "violation", "the sandbox may not touch it", _LOOK
     NOT_TEXT = "notice", "it is not UTF-8 text; read it as bytes", "Read it as bytes."
-    NO_WRITE = (
-        "notice",
-        "no such upload is under way: it ended, failed, or was silent for too long",
-        "Begin the write again.",
-    )
     NO_DESCRIPTION = "violation", "the sandbox gave no proper description of it", _AGENT
     NO_ANSWER = "violation", "the sandbox gave no proper answer", _AGENT
     NOT_DONE = "violation", "the sandbox could not do it", _AGENT
@@ -449,8 +436,6 @@ class EndCode(Code):
     NOT_READING = "limit", "the sandbox does not read its input", _AGAIN
     NO_REPORT = "failure", "the sandbox did not report as it should", _ENGINE
     NO_INTRODUCTION = "failure", "the kernel did not say what it is", _AGAIN
-    WRITE_CUT_SHORT = "failure", "the sandbox ended while the file was written", _AGAIN
-    SHUTTING_DOWN = "notice", "the kernel is being shut down", _ASKED
     PIPE_GONE = "failure", "the pipe into the sandbox is gone", _AGAIN
     NOT_ATTESTED = "violation", "the sandbox did not attest itself before its first kernel was ready", _PIPE
     REQUEST_REFUSED = "limit", "the request is refused: one with its id has not ended, or too many are waiting", _WAIT

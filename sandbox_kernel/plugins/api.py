@@ -743,6 +743,32 @@ class Prepare(Protocol):
         """
 
 
+# --- files for front ends ---------------------------------------------------------------------------------------------
+
+Answer = tuple[dict[str, Any], list[bytes]]
+"""Content and buffers of a reply."""
+
+
+class FileAnswers(Protocol):
+    """Answers requests of a session's front ends about files."""
+
+    async def answer(self, request: Message) -> Answer:
+        """Return content and buffers of the reply, whatever is wrong with the request."""
+
+    async def close(self) -> None:
+        """Answer no more, and remove what has not arrived as a whole; bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequests:
+    """What a plugin does with these requests."""
+
+    described: Callable[[], dict[str, int]]
+    """Return what kernel_info says of them."""
+    answers: Callable[..., FileAnswers]
+    """Make what answers for one session, from what its `FileMessages` takes."""
+
+
 # --- plugins ----------------------------------------------------------------------------------------------------------
 
 
@@ -794,6 +820,8 @@ class Plugin:
     """Return what it knows of what is mounted into sandboxes, a `sandbox_kernel.engines.attachment.Attachments`."""
     comms: Callable[[], object] | None = None
     """Return the class of a kernel's comms that may pass, a `sandbox_kernel.policy.comms.Comms`."""
+    file_requests: FileRequests | None = None
+    """Answers front ends' requests about files."""
     outputs: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """Types of outputs that pass with it, each with what builds a value of the type again; None for an improper one."""
     snapshots: Callable[[], object] | None = None

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "charts": (),
     "contexts": (),
     "data": ("volumes",),
+    "file_messages": (),
     "frameworks": (),
     "kubernetes": ("warm-pool",),
     "mcp": ("mcp",),
@@ -254,6 +255,11 @@ def comms() -> Callable[..., Any] | None:
     made: Any = _ours("widgets").comms if is_here("widgets") else None
     found: Callable[..., Any] | None = None if made is None else made()
     return found
+
+
+def file_requests() -> Any:
+    """Return the `FileRequests` of the plugin that answers them. Raises `ConfigurationError` if it is not here."""
+    return plugin("file_messages").file_requests
 
 
 def rule_of(output: str) -> Callable[[Any], Any] | None:

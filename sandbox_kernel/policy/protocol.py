@@ -220,7 +220,7 @@ REQUESTS: dict[str, Request] = {
     "sandbox_state_request": Request(_CONTROL, "sandbox_state_reply", "proxy"),
     # What speaks against a text that somebody would paste, where the screen is on.
     "sandbox_screen_request": Request(_CONTROL, "sandbox_screen_reply", "proxy"),
-    # Our own, on the control channel so that they are answered while a cell runs; see file_messages.py.
+    # Our own, on the control channel so that they are answered while a cell runs; see the plugin `file_messages`.
     "sandbox_file_write_request": Request(_CONTROL, "sandbox_file_write_reply", "proxy"),
     "sandbox_file_read_request": Request(_CONTROL, "sandbox_file_read_reply", "proxy"),
     "sandbox_file_list_request": Request(_CONTROL, "sandbox_file_list_reply", "proxy"),

@@ -1,6 +1,5 @@
 """A kernel towards its clients: what it answers itself, whatever carries its messages.
 
-- `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `large_outputs`: What a page does not bear: a file of scratch, and its end shown.
 - `kernel_info`: What a kernel says of itself and of its sandbox: language, limits, state.
 - `shown_behaviour`: What the cells of a kernel did that matters, for whoever shows how its sandbox stands.

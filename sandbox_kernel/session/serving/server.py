@@ -22,11 +22,11 @@ from ...core.model import Message
 from ...core.screen_findings import MAX_PASTED, MAX_SAID
 from ...core.tasks import noted_in
 from ...files.file_rules import FileLimits
-from ...plugins.api import KernelProcess, Transport
+from ...plugins import index
+from ...plugins.api import Answer, FileAnswers, KernelProcess, Transport
 from ...policy import protocol
 from ..requests.queue import PendingRequest
 from ..session import Session
-from .file_messages import Answer, FileMessages
 from .kernel_info import SCREEN, kernel_info, state
 from .large_outputs import Overflow
 from .shown_behaviour import ShownBehaviour
@@ -61,6 +61,42 @@ class MessageHeaders:
         }
 
 
+class FilesOfClients:
+    """The files of a session for its clients. What answers is a plugin's, and loaded with the first request."""
+
+    def __init__(self, session: Session, transport: Transport) -> None:
+        self._session, self._transport = session, transport
+        self._answers: FileAnswers | None = None
+        self._closed = False
+
+    def described(self) -> dict[str, int]:
+        """Return what kernel_info says of these requests; nothing where no plugin answers them."""
+        found: dict[str, int] = index.file_requests().described() if index.is_here("file_messages") else {}
+        return found
+
+    async def answer(self, request: Message) -> Answer:
+        """Return content and buffers of the reply. Raises `ConfigurationError` if no plugin answers."""
+        if self._answers is None:
+            session = self._session
+            self._answers = made = index.file_requests().answers(
+                session.started,
+                session.ask,
+                session.emit,
+                limit=FileLimits.of(session.settings.limits).file_bytes,
+                unsent_bytes=self._transport.unsent_bytes,
+                arrived=session.folders.arrived,
+            )
+            if self._closed:
+                await made.close()
+        return await self._answers.answer(request)
+
+    async def close(self) -> None:
+        """Answer no more, and remove what has not arrived as a whole; bounded."""
+        self._closed = True
+        if self._answers is not None:
+            await self._answers.close()
+
+
 class KernelServer:
     """The kernel of one session, for all clients of one transport."""
 
@@ -71,14 +107,7 @@ class KernelServer:
         self._engine = engine
         self.headers = MessageHeaders()
         self._defect = noted_in(session.emit)
-        self.files = FileMessages(
-            session.started,
-            session.ask,
-            session.emit,
-            limit=FileLimits.of(session.settings.limits).file_bytes,
-            unsent_bytes=transport.unsent_bytes,
-            arrived=session.folders.arrived,
-        )
+        self.files = FilesOfClients(session, transport)
         self._overflow = Overflow(session, transport.send)
         self.publish = self._overflow.publish
         """Sends all clients what a cell's page bears of a message of the session's."""

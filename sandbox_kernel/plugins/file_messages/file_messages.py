@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from ...core.codes import EndCode, FileCode, MessageCode, Survived
+from ...core.codes import FileCode, Survived
 from ...core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ...core.events import Emit, FileNotTransferred, FileTransferred, UploadDropped
 from ...core.model import SCRATCH, Message, format_bytes
@@ -25,9 +25,9 @@ from ...core.tasks import Tasks, noted_in
 from ...files import scratch_files
 from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable
 from ...files.scratch_files import Ask, Stamp
-
-VERSION = 1
-"""Of the file messages."""
+from ..api import Answer
+from .bounds import MAX_WAITING, VERSION
+from .codes import FileMessageCode
 
 D = TypeVar("D", int, None)
 
@@ -43,7 +43,7 @@ class Fields:
     def version(self) -> None:
         if self.number("version", VERSION) != VERSION:
             raise ProtocolError(
-                MessageCode.FILE_VERSION_UNKNOWN,
+                FileMessageCode.FILE_VERSION_UNKNOWN,
                 limit=f"version {VERSION}",
             )
 
@@ -53,13 +53,13 @@ class Fields:
     def path(self, name: str = "path") -> str:
         """A path relative to scratch, or an absolute one in it; its rules are those of `check_name`."""
         if name not in self._left:
-            raise ProtocolError(MessageCode.FILE_REQUEST_IMPROPER, f"the request has no {name}")
+            raise ProtocolError(FileMessageCode.FILE_REQUEST_IMPROPER, f"the request has no {name}")
         return self.text(name).removeprefix(SCRATCH + "/")
 
     def number(self, name: str, default: D) -> int | D:
         value: int | D = self._take(name, int, default, "a whole number")
         if value is not None and not 0 <= value < 1 << 62:
-            raise ProtocolError(MessageCode.FILE_REQUEST_IMPROPER, f"{name} is not a whole number of 0 or more")
+            raise ProtocolError(FileMessageCode.FILE_REQUEST_IMPROPER, f"{name} is not a whole number of 0 or more")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -69,38 +69,36 @@ class Fields:
         """The one buffer, or the text in base64 of front ends that cannot send buffers; none is an empty chunk."""
         text, buffers, self._buffers = self.text("data"), self._buffers, ()
         if len(buffers) > 1 or (buffers and text):
-            raise ProtocolError(MessageCode.FILE_REQUEST_IMPROPER, "a chunk is one buffer, or base64 in data")
+            raise ProtocolError(FileMessageCode.FILE_REQUEST_IMPROPER, "a chunk is one buffer, or base64 in data")
         size = len(buffers[0]) if buffers else len(text) * 3 // 4 - 2
         if size > CHUNK_BYTES:
             raise ProtocolError(
-                MessageCode.CHUNK_TOO_LARGE,
+                FileMessageCode.CHUNK_TOO_LARGE,
                 limit=format_bytes(CHUNK_BYTES),
                 value=format_bytes(size),
             )
         try:
             return bytes(buffers[0]) if buffers else base64.b64decode(text, validate=True)
         except ValueError:
-            raise ProtocolError(MessageCode.FILE_REQUEST_IMPROPER, "data is not base64") from None
+            raise ProtocolError(FileMessageCode.FILE_REQUEST_IMPROPER, "data is not base64") from None
 
     def end(self) -> None:
         if self._left:
             raise ProtocolError(
-                MessageCode.FILE_REQUEST_IMPROPER, f"this request has no field {printable(min(self._left))!r}"
+                FileMessageCode.FILE_REQUEST_IMPROPER, f"this request has no field {printable(min(self._left))!r}"
             )
         if self._buffers:
-            raise ProtocolError(MessageCode.FILE_REQUEST_IMPROPER, "this request has no use for a buffer")
+            raise ProtocolError(FileMessageCode.FILE_REQUEST_IMPROPER, "this request has no use for a buffer")
 
     def _take(self, name: str, kind: type, default: object, what: str) -> Any:
         value = self._left.pop(name, None)
         if value is None:  # as many front ends write what is not given
             return default
         if type(value) is not kind:
-            raise ProtocolError(MessageCode.FILE_REQUEST_IMPROPER, f"{name} is not {what}")
+            raise ProtocolError(FileMessageCode.FILE_REQUEST_IMPROPER, f"{name} is not {what}")
         return value
 
 
-MAX_WAITING = 32
-"""Requests that have no reply yet: so many chunks of one MiB are held at most."""
 MAX_UNSENT_BYTES = 64 << 20
 """Bytes of replies that clients have not taken yet: more than `MAX_WAITING` chunks of one that reads."""
 MAX_UPLOADS = 16
@@ -110,8 +108,6 @@ MAX_PAGE = 1000
 QUIET_SECONDS = 60.0
 """How long the next chunk of a file may take; its client is taken to have gone then, and its part is removed."""
 CLOSE_SECONDS = 0.5
-
-Answer = tuple[dict[str, Any], list[bytes]]
 
 
 @dataclass(slots=True)
@@ -164,10 +160,6 @@ class FileMessages:
             "sandbox_file_remove_request": partial(self._change, op="remove", change=scratch_files.remove),
         }
 
-    def described(self) -> dict[str, int]:
-        """Return what kernel_info says of these messages."""
-        return {"version": VERSION, "chunk_bytes": CHUNK_BYTES, "waiting": MAX_WAITING}
-
     async def answer(self, request: Message) -> Answer:
         """Return content and buffers of the reply, whatever is wrong with the request."""
         fields = Fields(request)
@@ -176,14 +168,14 @@ class FileMessages:
             return self._refuse(
                 request,
                 fields,
-                ProtocolError(MessageCode.FILE_REQUESTS_WAIT, limit=limit),
+                ProtocolError(FileMessageCode.FILE_REQUESTS_WAIT, limit=limit),
             )
         self._waiting += 1
         try:
             fields.version()
             async with self._turn:
                 if self._closed:
-                    raise SandboxDied(EndCode.SHUTTING_DOWN)
+                    raise SandboxDied(FileMessageCode.SHUTTING_DOWN)
                 content, buffers = await self._operations[request.type](fields)
         except SandboxError as error:
             return self._refuse(request, fields, error)
@@ -233,7 +225,7 @@ class FileMessages:
     async def _begin(self, path: str) -> tuple[str, _Upload]:
         check_name(path)
         if len(self._uploads) >= MAX_UPLOADS:
-            raise FileRefused(FileCode.MANY_WRITES, limit=f"{MAX_UPLOADS} files")
+            raise FileRefused(FileMessageCode.MANY_WRITES, limit=f"{MAX_UPLOADS} files")
         token = secrets.token_hex(8)
         self._uploads[token] = upload = _Upload(path, await self._started())
         return token, upload
@@ -241,7 +233,7 @@ class FileMessages:
     def _upload(self, token: str, path: str) -> _Upload:
         upload = self._uploads.get(token)
         if upload is None or upload.path != path:
-            raise FileRefused(FileCode.NO_WRITE)
+            raise FileRefused(FileMessageCode.NO_WRITE)
         _stop(upload)
         return upload
 
@@ -252,16 +244,16 @@ class FileMessages:
         total = offset + len(data)
         if offset != upload.offset:
             raise ProtocolError(
-                MessageCode.CHUNK_MISPLACED,
+                FileMessageCode.CHUNK_MISPLACED,
                 value=f"{offset}, not {upload.offset}",
             )
         if size is not None and (total > size or (final and total != size)):
             raise ProtocolError(
-                MessageCode.FILE_LENGTH_WRONG,
+                FileMessageCode.FILE_LENGTH_WRONG,
                 value=f"{total} of {size} bytes",
             )
         if upload.container != await self._started():
-            raise SandboxDied(EndCode.WRITE_CUT_SHORT, kept=Survived.NOTHING)
+            raise SandboxDied(FileMessageCode.WRITE_CUT_SHORT, kept=Survived.NOTHING)
         fields = {"path": upload.path, "token": token, "offset": offset, "size": size, "final": final}
         reply, _ = await scratch_files.call(self._ask, "file.write", data, **fields)
         upload.offset = total
@@ -274,13 +266,13 @@ class FileMessages:
         fields.end()
         if encoding not in ("buffer", "base64"):
             raise ProtocolError(
-                MessageCode.FILE_REQUEST_IMPROPER,
+                FileMessageCode.FILE_REQUEST_IMPROPER,
                 "encoding is 'buffer' or 'base64'",
                 value=printable(repr(encoding)),
             )
         if not size or size > CHUNK_BYTES:
             raise ProtocolError(
-                MessageCode.FILE_REQUEST_IMPROPER,
+                FileMessageCode.FILE_REQUEST_IMPROPER,
                 "size is that of one chunk",
                 limit=f"1 to {CHUNK_BYTES}",
                 value=str(size),
@@ -288,7 +280,7 @@ class FileMessages:
         check_name(path)
         if self._unsent_bytes() >= MAX_UNSENT_BYTES:
             raise ProtocolError(
-                MessageCode.REPLIES_NOT_READ,
+                FileMessageCode.REPLIES_NOT_READ,
                 limit=f"{format_bytes(MAX_UNSENT_BYTES)} on their way",
             )
         await self._started()
@@ -310,7 +302,7 @@ class FileMessages:
         fields.end()
         if not limit or limit > MAX_PAGE:
             raise ProtocolError(
-                MessageCode.FILE_REQUEST_IMPROPER,
+                FileMessageCode.FILE_REQUEST_IMPROPER,
                 "limit is a number of files",
                 limit=f"1 to {MAX_PAGE}",
                 value=str(limit),

@@ -30,7 +30,8 @@ from sandbox_kernel.core.model import GIB, MIB, Message, SandboxSpec
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.select import make_engine
 from sandbox_kernel.files.file_rules import CHUNK_BYTES, safe_name
-from sandbox_kernel.session.serving.file_messages import MAX_UPLOADS, MAX_WAITING, FileMessages
+from sandbox_kernel.plugins.file_messages.bounds import MAX_WAITING
+from sandbox_kernel.plugins.file_messages.file_messages import MAX_UPLOADS, FileMessages
 from sandbox_kernel.session.session import Session
 from tests.support.examples import examples
 from tests.support.files_agent import real
