@@ -20,7 +20,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `nested_agents`: Further agents of one sandbox, each with a kernel of its own.
 - `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python, and interrupts that meet
 cells alone.
-- `output_inlining`: What an output names and cannot load becomes part of it; in the kernel.
 - `shell_commands`: Commands beside the cells; in the kernel, with the first of them.
 - `start`: What comes before: the filters, and the kernel as early as can be.
 """

@@ -250,7 +250,7 @@ def agent_config(limits: Limits, options: AgentOptions = PLAIN) -> dict[str, Any
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
             # result among them, where the machine is busy. As many may wait as two cells may send.
             _PUBLISH_ALL,
-            _installed("output_inlining"),
+            *([_installed("output_inlining")] if index.is_here("inlining") else []),
             f"__import__('sys').path.append({INSTALLED!r})",
             *([_installed("figure_data")] if options.charts and index.is_here("charts") else []),
             *([_installed("secret_watch")] if options.watch and options.kernel == PYTHON_KERNEL else []),

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "data": ("volumes",),
     "file_messages": (),
     "frameworks": (),
+    "inlining": (),
     "kubernetes": ("warm-pool",),
     "mcp": ("mcp",),
     "monitor": (),
@@ -112,8 +113,13 @@ REQUIRES: dict[str, tuple[str, ...]] = {
 """Those that import others, each with these."""
 LINUX = ("broker", "bubblewrap", "data", "qemu", "wasm")
 """Those that need Linux on this machine itself; Docker, elsewhere, has a machine with Linux of its own."""
-INSIDE: dict[str, str] = {"figure_data": "charts", "call_watch": "monitor", "secret_watch": "monitor"}
-"""Modules that the nucleus ships where a session asks for them, each with the plugin whose `inside` has it."""
+INSIDE: dict[str, str] = {
+    "output_inlining": "inlining",
+    "figure_data": "charts",
+    "call_watch": "monitor",
+    "secret_watch": "monitor",
+}
+"""Modules that the nucleus ships to kernels and agents, each with the plugin whose `inside` has it."""
 CHART = "application/vnd.sandbox-kernel.chart+json"
 OUTPUTS: dict[str, str] = {CHART: "charts"}
 """Types of outputs, each with the plugin that has its rule."""
