@@ -14,6 +14,7 @@ import pytest
 
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Transport
 from sandbox_kernel.session.agent_messages import SandboxUsage
 from sandbox_kernel.session.serving.kernel_info import kernel_info
@@ -202,10 +203,21 @@ class KernelChecks:
         assert (known["kernel_memory"], known["kernel_cpu"]) == (USED.memory_bytes, 0.0)
         assert known["host_virtual_memory"]["total"] == limits.memory
 
+    @pytest.mark.skipif(not index.is_here("file_messages"), reason="its plugin answers, and is not here")
     async def test_a_file_that_is_refused_is_in_the_audit(self, wired: Wired) -> None:
         content = await wired.answer("sandbox_file_list_request", version=99)
         assert (content["status"], content["code"]) == ("error", "file-version-unknown")
         assert [event.name for event in wired.noted] == ["file_refused"]
+
+    async def test_a_request_about_files_names_the_plugin_that_is_not_there(
+        self, wired: Wired, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(index, "is_here", lambda name: name != "file_messages")
+        content = await wired.answer("sandbox_file_list_request")
+        assert (content["status"], content["ename"]) == ("error", "ConfigurationError")
+        assert "file_messages is not a part of this installation" in content["evalue"]
+        about = await wired.answer("kernel_info_request")
+        assert about["sandbox"].get("file_messages", {}) == {}
 
     async def test_a_shutdown_is_answered_before_it_comes(self, wired: Wired) -> None:
         assert await wired.answer("shutdown_request", restart=False) == {"status": "ok", "restart": False}
