@@ -25,27 +25,31 @@ from sandbox_kernel.engines.docker import engine as documents
 from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.policy.safe_text import columns
 from sandbox_kernel.setup.install import check
+from tests.support.command_line import SCRIPT, run
 from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
 
-SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "--engine=unix:///nonexistent/engine.sock"
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [str(SCRIPT), *arguments]
-    environment = {**os.environ, **variables}
+PROGRAMS = ([str(SCRIPT)], [sys.executable, "-m", "sandbox_kernel"])
+
+
+def process(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a process of its own."""
     return subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
-    )
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
 
 
-def test_version() -> None:
-    """Both names of the program know their version."""
-    assert run("--version").stdout.strip() == f"sandbox-kernel {__version__}"
-    command = [sys.executable, "-m", "sandbox_kernel", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == f"sandbox-kernel {__version__}"
+@pytest.mark.parametrize("program", PROGRAMS, ids=["sandbox-kernel", "python -m sandbox_kernel"])
+def test_both_names_of_the_program(program: list[str]) -> None:
+    """Both know their version, and what a command returns is the exit code of the process."""
+    assert process(*program, "--version").stdout.strip() == f"sandbox-kernel {__version__}"
+    done = process(*program, "ps", "--memroy", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean memory" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
 
 
 def test_the_first_page_of_help_is_enough_to_find_one_s_way() -> None:
@@ -112,7 +116,6 @@ def test_the_page_of_a_command(name: str, capsys: pytest.CaptureFixture[str]) ->
 USAGE = {
     "no command": ([], "required: COMMAND"),
     "an unknown command": (["instal"], "invalid choice"),
-    "a misspelt setting": (["ps", "--memroy", "1"], "did you mean memory"),
     "a misspelt option": (["run", "--inptu", "a.csv", "a.ipynb"], "run has no option --inptu (did you mean input?)"),
     "a bad value": (["settings", "--memory", "lots"], "memory is not a size"),
     "a setting where there are none": (["build", "--memory", "1G"], "build does not know the argument '--memory'"),
@@ -154,8 +157,7 @@ KERNEL_ERRORS = {
 def test_a_kernel_with_wrong_arguments_says_so_and_ends(case: str) -> None:
     """A front end's log shows one line, and the exit code is 2."""
     arguments, reason = KERNEL_ERRORS[case]
-    command = [sys.executable, "-m", "sandbox_kernel", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = process(sys.executable, "-m", "sandbox_kernel", *arguments)
     assert done.returncode == 2
     assert reason in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,16 +26,16 @@ from sandbox_kernel.engines.neighbours import facts
 from sandbox_kernel.setup import doctor, image_build
 from sandbox_kernel.setup.doctor import DoctorCheck, table
 from sandbox_kernel.setup.install import install
+from tests.support.command_line import run
 from tests.support.engines import IMAGE, containers_of, new_spec
 from tests.support.remedies import only
 
 Change = Callable[[dict[str, Any]], object]
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sandbox_kernel", "doctor", *arguments]
-    environment = {**os.environ, **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+def by_name(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows that `doctor --json` prints."""
+    return {row["name"]: row for row in shown["checks"]}
 
 
 @pytest.fixture
@@ -55,9 +52,9 @@ async def info() -> dict[str, Any]:
 
 def test_a_machine_that_is_well(kernelspec: Path) -> None:
     """Every row is fine, the attestation is shown line by line, and the exit code is 0."""
-    done = run("--json", JUPYTER_PATH=str(kernelspec.parent.parent))
+    done = run("doctor", "--json", variables={"JUPYTER_PATH": str(kernelspec.parent.parent)})
     shown = json.loads(done.stdout)
-    rows = {row["name"]: row for row in shown["checks"]}
+    rows = by_name(shown)
     assert done.returncode == 0, done.stdout
     assert shown["ok"] is True
     assert rows.keys() >= {"engine", "seccomp", "limits", "runtime", "image", "attestation", "first cell", "kernelspec"}
@@ -69,8 +66,8 @@ def test_a_machine_that_is_well(kernelspec: Path) -> None:
 
 def test_without_an_engine_the_rest_is_not_guessed() -> None:
     """One row says what is wrong and what to do; rows that need the engine are not there."""
-    done = run("--engine=unix:///nonexistent/engine.sock", "--json")
-    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    done = run("doctor", "--engine=unix:///nonexistent/engine.sock", "--json")
+    rows = by_name(json.loads(done.stdout))
     assert done.returncode == 1
     assert rows["engine"]["status"] == "wrong"
     assert "/nonexistent/engine.sock" in rows["engine"]["found"]
@@ -82,7 +79,7 @@ def test_without_an_engine_the_rest_is_not_guessed() -> None:
 
 def test_a_missing_image_and_runtime_have_their_remedies() -> None:
     """Both are named at once; a start is not tried."""
-    done = run("--image=no-such-image:1", "--runtime=no-such-runtime")
+    done = run("doctor", "--image=no-such-image:1", "--runtime=no-such-runtime")
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert "WRONG image no-such-image:1 is not there remedy: build or load no-such-image:1" in text
@@ -276,8 +273,8 @@ def test_the_settings_of_the_installed_kernel_are_checked_unless_others_are_give
     install({"engine": "unix:///nonexistent/none.sock"}, name="gone", prefix=str(tmp_path))
     place = {"JUPYTER_PATH": str(tmp_path / "share/jupyter")}
     for given, address in ((), "none.sock"), (("--engine=unix:///nonexistent/other.sock",), "other.sock"):
-        done = run("--json", "--name", "gone", *given, **place)
-        rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+        done = run("doctor", "--json", "--name", "gone", *given, variables=place)
+        rows = by_name(json.loads(done.stdout))
         assert (rows["engine"]["status"], rows["kernelspec"]["status"]) == ("wrong", "ok")
         assert address in rows["engine"]["found"]
 
@@ -294,16 +291,16 @@ def test_a_wrong_value_of_an_installed_kernel_is_a_row_that_names_it(setting: st
     document["argv"] += [wrong, "--engine=unix:///nonexistent/none.sock"]
     (kernelspec / "kernel.json").write_text(json.dumps(document))
     place = {"JUPYTER_PATH": str(kernelspec.parent.parent)}
-    done = run("--json", **place)
+    done = run("doctor", "--json", variables=place)
     assert done.returncode == 1, done.stderr
-    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    rows = by_name(json.loads(done.stdout))
     row = rows["kernelspec"]
     assert row["status"] == "wrong"
     assert f"sandbox-python in {kernelspec}" in row["found"]
     assert f"its setting {setting} is refused" in row["found"]
     assert f"another {flag}" in row["remedy"]
     assert "none.sock" in rows["engine"]["found"]
-    given = run("--json", wrong, **place)  # the control: one that is given here is a wrong argument
+    given = run("doctor", "--json", wrong, variables=place)  # the control: one that is given here is a wrong argument
     assert (given.returncode, given.stdout) == (2, "")
 
 
@@ -328,15 +325,12 @@ def test_the_remedy_of_a_kernelspec_that_is_missing_installs_the_kernel_that_was
     place = {"JUPYTER_PATH": str(tmp_path / "share/jupyter"), "JUPYTER_DATA_DIR": str(tmp_path / "share/jupyter")}
     given = ("--image", "sandbox-kernel:base", "--memory", "300M", "--cpus", "1")
     name = "sandbox-of-a-remedy"
-    rows = {row["name"]: row for row in json.loads(run("--json", "--name", name, *given, **place).stdout)["checks"]}
+    rows = by_name(json.loads(run("doctor", "--json", "--name", name, *given, variables=place).stdout))
     remedy = shlex.split(only(rows["kernelspec"]["remedy"]))
     assert remedy[:2] == ["sandbox-kernel", "install"]
-    program = str(Path(sys.executable).with_name("sandbox-kernel"))
-    done = subprocess.run(
-        [program, *remedy[1:], "--prefix", str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = run(*remedy[1:], "--prefix", tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = {row["name"]: row for row in json.loads(run("--json", "--name", name, **place).stdout)["checks"]}
+    rows = by_name(json.loads(run("doctor", "--json", "--name", name, variables=place).stdout))
     assert rows["kernelspec"]["status"] == "ok"
     assert "300.0 MiB a session" in rows["memory"]["found"], "the settings are the kernel's now"
 

@@ -22,7 +22,7 @@ from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
 from sandbox_kernel.policy.safe_text import LogLines, PrintedStream, ours, plain, tree
 from sandbox_kernel.sdk.execution import Execution, ExecutionRecorder
-from tests.support.batch import SCRIPT
+from tests.support.command_line import SCRIPT
 
 TITLE = "\x1b]0;taken\x07"
 LINK = "\x1b]8;;https://evil.test/\x1b\\here\x1b]8;;\x1b\\"

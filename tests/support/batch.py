@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ import jsonschema
 import nbformat
 
 from sandbox_kernel.plugins.batch.run_report import schema
+from tests.support.command_line import SCRIPT
 
-SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "unix:///nonexistent/engine.sock"
 SECONDS = 120
 VALIDATOR = jsonschema.Draft202012Validator(schema(), format_checker=jsonschema.FormatChecker())

@@ -8,15 +8,14 @@ import re
 import select
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from sandbox_kernel.cli.completion import SHELLS
+from tests.support.command_line import run
 
-SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 LINES = {
     "doc": {"docs", "doctor"},
     "settings --js": {"--json"},
@@ -49,8 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("completion")
     (folder / "data.csv").touch()
     for shell in SHELLS:
-        done = subprocess.run([SCRIPT, "completion", shell], capture_output=True, text=True, timeout=60, check=True)
-        (folder / f"_{shell}").write_text(done.stdout)
+        (folder / f"_{shell}").write_text(run("completion", shell).stdout)
     (folder / "functions").mkdir()
     (folder / "_zsh").rename(folder / "functions" / "_sandbox-kernel")
     return folder
@@ -116,8 +114,7 @@ def until(terminal: int, text: str, seconds: float = 30.0) -> None:
         shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x08", "", os.read(terminal, 4096).decode(errors="replace"))
 
 
-@pytest.mark.slow
 def test_a_shell_that_is_not_known_is_refused() -> None:
-    done = subprocess.run([SCRIPT, "completion", "csh"], capture_output=True, text=True, timeout=60, check=False)
+    done = run("completion", "csh")
     assert done.returncode == 2
     assert "invalid choice: 'csh'" in done.stderr

@@ -21,16 +21,14 @@ from sandbox_kernel.core.model import GIB
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.core.remedies import install_words
 from sandbox_kernel.setup import install
+from tests.support.command_line import run
 
 pytestmark = pytest.mark.slow
 
-MODULE = [sys.executable, "-m", "sandbox_kernel"]
 
-
-def run(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [*MODULE, *map(str, arguments)]
-    environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"} | variables
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture(autouse=True)
+def _no_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
 
 
 def installed(prefix: Path, name: str = "sandbox-python") -> Path:
@@ -104,7 +102,7 @@ def test_installing_again_replaces(tmp_path: Path) -> None:
 
 def test_user_installation_goes_to_the_users_data_folder(tmp_path: Path) -> None:
     """--user is Jupyter's own place for the user."""
-    done = run("install", "--user", cwd=tmp_path, JUPYTER_DATA_DIR=str(tmp_path / "data"))
+    done = run("install", "--user", cwd=tmp_path, variables={"JUPYTER_DATA_DIR": str(tmp_path / "data")})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "data" / "kernels" / "sandbox-python" / "kernel.json").is_file()
 
@@ -118,9 +116,9 @@ def test_the_flag_for_frozen_modules_is_accepted(tmp_path: Path) -> None:
 def test_an_engine_that_the_environment_names_becomes_a_setting(tmp_path: Path) -> None:
     """A front end may be started without DOCKER_HOST, or with another; the kernel stays with its engine."""
     host = {"DOCKER_HOST": "unix:///run/user/1/docker.sock"}
-    assert run("install", "--prefix", tmp_path, cwd=tmp_path, **host).returncode == 0
+    assert run("install", "--prefix", tmp_path, cwd=tmp_path, variables=host).returncode == 0
     assert spec_of(tmp_path).argv[-1] == "--engine=unix:///run/user/1/docker.sock"
-    assert run("install", "--prefix", tmp_path, "--engine", "docker", cwd=tmp_path, **host).returncode == 0
+    assert run("install", "--prefix", tmp_path, "--engine", "docker", cwd=tmp_path, variables=host).returncode == 0
     assert spec_of(tmp_path).argv[-1] == "--engine=docker"
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from sandbox_kernel.cli.program import main
 from sandbox_kernel.plugins.batch import answers
-from tests.support.batch import SCRIPT, VALIDATOR
+from tests.support.batch import VALIDATOR
+from tests.support.command_line import SCRIPT
 
 BOMB = """\
 import datetime, subprocess

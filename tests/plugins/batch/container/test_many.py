@@ -12,7 +12,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.support.batch import SCRIPT, SECONDS, VALIDATOR, write
+from tests.support.batch import SECONDS, VALIDATOR, write
+from tests.support.command_line import SCRIPT
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:

@@ -20,7 +20,8 @@ import yaml
 from sandbox_kernel.cli import main
 from sandbox_kernel.plugins.record import verification
 from tests.support import ROOT
-from tests.support.batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, command, run, write
+from tests.support.batch import NO_ENGINE, VALIDATOR, Done, Started, command, run, write
+from tests.support.command_line import SCRIPT
 from tests.support.kernels import containers_of, eventually
 
 DATA = ROOT / "notebooks"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.config.sources import read_argv
-from tests.unit.setup.test_install import run, spec_of
+from tests.support.command_line import run
+from tests.unit.setup.test_install import spec_of
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from sandbox_kernel.plugins.data import reads
 from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.file_watch import BATCH
 from sandbox_kernel.plugins.record import keys, verification
-from tests.support.batch import SCRIPT, command, run, write
+from tests.support.batch import command, run, write
+from tests.support.command_line import SCRIPT
 from tests.support.datasets import a_folder
 from tests.support.kernels import containers_of, eventually
 from tests.support.roots import root_of_tests

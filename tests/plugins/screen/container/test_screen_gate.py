@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from tests.support import ROOT
-from tests.support.batch import SCRIPT, VALIDATOR, write
+from tests.support.batch import VALIDATOR, write
+from tests.support.command_line import SCRIPT
 
 SARIF = ROOT / "tests" / "plugins" / "screen" / "corpora" / "sarif-2.1.0-rtm.5.json"
 OLD, HONEST, SLIGHT, ATTACK = "old.ipynb", "analysis/honest work.ipynb", "slight.ipynb", "analysis/attack.ipynb"
