@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from ..core.codes import EndCode, Survived
 from ..core.errors import EngineError
 
-READ_BYTES = 512 << 10
-"""What is read at once, at most."""
+READ_BYTES, FEW_BYTES = 512 << 10, 32 << 10
+"""What is read at once, at most, and where little comes: each idle sandbox has room for that."""
 TAIL_BYTES = 8 << 10
 
 
@@ -63,7 +63,9 @@ class Pipe:
         self._loop = asyncio.get_running_loop()
         self._stream: StreamFraming = stream or Plain()
         self._received = received
-        self._view = memoryview(bytearray(READ_BYTES))
+        self._view = memoryview(bytearray(FEW_BYTES))
+        self._is_much = False
+        """Whether the last receive took as much as comes of a large output."""
         self._filled = 0
         """How much of the view waits for a receive."""
         self._wanted = 1
@@ -126,6 +128,9 @@ class Pipe:
             if data := self._stream.feed(memoryview(received)):
                 return data
         self._wanted = min(max(minimum, 1), READ_BYTES)
+        size = READ_BYTES if self._is_much or self._wanted > FEW_BYTES else FEW_BYTES
+        if size != len(self._view) and not self._filled:
+            self._view = memoryview(bytearray(size))
         while True:
             if self._filled < self._wanted and not self._over:
                 await self._until_filled()
@@ -133,6 +138,7 @@ class Pipe:
                 self.ended.set()
                 return b""
             count, self._filled = self._filled, 0
+            self._is_much = count >= FEW_BYTES
             if data := self._stream.feed(self._view[:count]):
                 return data
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from ..core.model import (
@@ -300,7 +300,14 @@ def program_of(
         config["extension"] = True
         config["first"] = {"before": [extension.line]}
     source = source or agent_source(modules, None if extension is None else extension.module, watch=options.watch)
-    return sized(f"CONFIG = {config!r}\n{source}")
+    is_shared = not options.variables and options.inside is None
+    return (_joined if is_shared else _joined.__wrapped__)(repr(config), source)
+
+
+@lru_cache(maxsize=8)
+def _joined(config: str, source: str) -> bytes:
+    """Return a program; a process with many sandboxes has it once, where it holds nothing of a caller's own."""
+    return sized(f"CONFIG = {config}\n{source}")
 
 
 def new_spec(
