@@ -10,6 +10,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from tests.support.cases import paired
 from tests.support.kernels import install
 
 pytest.importorskip("jupyter_console")
@@ -58,8 +59,7 @@ def left(path: Path, kernel: str, tmp_path: Path, *lines: str | None) -> str:
     return (ASKED, ENDED, GOES_ON)[found]
 
 
-@pytest.mark.parametrize("words", ["exit", "quit()", None])
-@pytest.mark.parametrize("kernel", ["sandbox-python", "python3"])
+@pytest.mark.parametrize(("words", "kernel"), paired(["exit", "quit()", None], ["sandbox-python", "python3"]))
 def test_a_console_ends_as_with_a_stock_kernel(path: Path, tmp_path: Path, kernel: str, words: str | None) -> None:
     """The end of the input is asked about by the console itself; what a person writes to leave is not."""
     assert left(path, kernel, tmp_path, words) == (ASKED if words is None else ENDED)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
+from tests.support.cases import some
 from tests.support.kernels import WAIT, Kernel, close_all, eventually
 from tests.support.patience import Stopwatch
 
@@ -44,7 +45,9 @@ def impatient(launch_kernel: Start) -> Iterator[Kernel]:
     close_all([kernel])
 
 
-@pytest.mark.parametrize("code", [IGNORES_INTERRUPT, NATIVE, SWALLOWS], ids=["ignored", "native", "swallowed"])
+@pytest.mark.parametrize(
+    "code", some([IGNORES_INTERRUPT, NATIVE, SWALLOWS], of=3), ids=["ignored", "native", "swallowed"]
+)
 def test_timeout_of_a_cell_that_ignores_the_interrupt_keeps_files(impatient: Kernel, code: str) -> None:
     """The kernel is replaced within 10 s; files survive, variables do not, and later cells work."""
     word = secrets.token_hex(4)

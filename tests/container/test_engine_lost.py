@@ -47,7 +47,7 @@ def running(own_engine: OwnEngine) -> OwnEngine:
     return own_engine
 
 
-@pytest.mark.parametrize("how", ["stop", "crash"])
+@pytest.mark.parametrize("how", ["crash", pytest.param("stop", marks=pytest.mark.long)])
 def test_an_engine_that_goes_ends_the_cell_and_the_next_engine_runs_the_next(
     start_kernel: Start, running: OwnEngine, how: str
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_container_without_anything_is_told_of_the_socket_which_leads_to_a_san
     assert started(*option.split()) == ("", "42")
 
 
+@pytest.mark.long
 def test_a_container_of_another_user_is_told_of_the_socket_s_group_which_leads_to_a_sandbox() -> None:
     if Path(socket_path(None)).stat().st_gid == 0:
         pytest.skip("the engine's socket is root's alone")

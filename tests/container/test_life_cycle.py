@@ -25,7 +25,7 @@ from tests.support.patience import Stopwatch
 
 Start = Callable[..., Kernel]
 
-STARTS = int(os.environ.get("SANDBOX_KERNEL_TEST_STARTS", "4"))
+STARTS = int(os.environ.get("SANDBOX_KERNEL_TEST_STARTS", "2"))
 
 
 def test_shutdown_leaves_nothing(start_kernel: Start) -> None:

@@ -325,7 +325,7 @@ def kernel_info(kernel: Kernel) -> dict[str, Any]:
 
 def test_debugger_stops_at_a_breakpoint_and_the_clock_with_it(start_kernel: Start) -> None:
     """The requests that JupyterLab's debugger sends: attach, breakpoint, stopped, variables, continue."""
-    kernel = start_kernel("--cell-timeout", "4")
+    kernel = start_kernel("--cell-timeout", "2")
     client = kernel.client
 
     def debug(command: str, **arguments: Any) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def test_debugger_stops_at_a_breakpoint_and_the_clock_with_it(start_kernel: Star
     frames = debug("stackTrace", threadId=thread)["stackFrames"]
     assert frames[0]["line"] == 2
     assert [one["name"] for one in frames] == ["<module>"], "the cell, and nothing of what started the kernel"
-    assert not replied(client, message_id, 6)  # longer than the cell's limit
+    assert not replied(client, message_id, 3)  # longer than the cell's limit
     debug("continue", threadId=thread)
     result = kernel.collect(message_id, begin)
     assert result.reply["status"] == "ok"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -76,6 +77,23 @@ def some(values: Iterable[Any], *, of: int) -> list[Any]:
     The others have the mark `long`.
     """
     return [pytest.param(one, marks=pytest.mark.long if number % of else ()) for number, one in enumerate(values)]
+
+
+def paired(*values: Iterable[Any]) -> list[Any]:
+    """Return cases of several arguments for `pytest.mark.parametrize`: each value of each is in one that is tried.
+
+    The other combinations have the mark `long`. It is for arguments of which none is known to change what another does.
+    """
+    lists = [list(one) for one in values]
+    count = max(len(one) for one in lists)
+    tried = [tuple(number % len(one) for one in lists) for number in range(count)]
+    return [
+        pytest.param(
+            *(one[number] for one, number in zip(lists, places, strict=True)),
+            marks=() if places in tried else pytest.mark.long,
+        )
+        for places in itertools.product(*(range(len(one)) for one in lists))
+    ]
 
 
 def _cases(

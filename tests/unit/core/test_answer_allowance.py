@@ -34,7 +34,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.frameworks.answers import image, read
-from tests.support.cases import some
+from tests.support.cases import paired, some
 from tests.support.sources import nodes_of
 
 MIB = 1 << 20
@@ -144,7 +144,7 @@ TEXTS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(TEXTS, of=2))
+@pytest.mark.parametrize("name", some(TEXTS, of=3))
 def test_an_answer_of_many_small_parts_is_refused_before_they_are_there(name: str) -> None:
     text = TEXTS[name]()
     error = refused(text)
@@ -186,8 +186,7 @@ HOLDERS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("holder", HOLDERS)
-@pytest.mark.parametrize("kind", some(COLLIDING, of=2))
+@pytest.mark.parametrize(("kind", "holder"), paired(COLLIDING, HOLDERS))
 def test_values_that_hash_alike_are_not_looked_up(monkeypatch: pytest.MonkeyPatch, kind: str, holder: str) -> None:
     text = answer(HOLDERS[holder]([COLLIDING[kind](k) for k in range(MANY)]))
     limits = Limits()

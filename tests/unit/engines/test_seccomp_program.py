@@ -24,6 +24,7 @@ from sandbox_kernel.engines.seccomp import (
     rules,
     rules_of_the_agent,
 )
+from tests.support.cases import paired
 
 ALLOW, ERRNO, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 TRACE, USER_NOTIF = 0x7FF00000, 0x7FC00000
@@ -138,9 +139,7 @@ def test_two_calls_have_never_one_number() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("watched", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("machine", ARCHES)
+@pytest.mark.parametrize(("machine", "shared", "watched"), paired(ARCHES, [False, True], [False, True]))
 def test_it_says_what_libseccomp_says(machine: str, shared: bool, watched: bool) -> None:
     if os.uname().machine not in ARCHES:
         pytest.skip("libseccomp's native architecture is none of these")

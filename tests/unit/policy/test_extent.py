@@ -22,7 +22,7 @@ from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import css, html, slow_text
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS, of_markup
 from sandbox_kernel.policy.output_policy import OutputPolicy
-from tests.support.cases import each
+from tests.support.cases import each, paired
 from tests.support.examples import examples
 from tests.support.policy.extent import OVER, frame
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -31,8 +31,7 @@ MODES: list[Any] = ["safe", "strict"]
 MARKUP = of_markup()
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", OVER)
+@pytest.mark.parametrize(("name", "mode"), paired(OVER, MODES))
 def test_what_multiplies_is_counted_as_often_as_it_says(name: str, mode: Any) -> None:
     """The same documents keep a real browser busy without the policy: tests/browser/test_drawing.py."""
     data, verdict = filtered({"text/html": OVER[name]}, OutputPolicy(mode))

@@ -425,7 +425,9 @@ def test_pip_is_given_the_variables_that_reach_an_index_and_no_others() -> None:
     assert "PIP_FIND_LINKS" not in environment({"PIP_FIND_LINKS": "wheels /opt"})
 
 
-@pytest.mark.parametrize("proxied", [True, False], ids=["a proxy that is not there", "nobody at the address"])
+@pytest.mark.parametrize(
+    "proxied", some([True, False], of=2), ids=["a proxy that is not there", "nobody at the address"]
+)
 def test_an_index_that_is_not_reached_is_no_package_that_is_missing(proxied: bool) -> None:
     """Pip says that no version was found, and names the package: its own words, from a port without anybody."""
     given = {name: value for name, value in os.environ.items() if not re.search("proxy|PIP_", name, re.IGNORECASE)}

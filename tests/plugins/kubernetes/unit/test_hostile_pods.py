@@ -163,7 +163,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["kill", "fork", "exit"])
+@pytest.mark.parametrize("how", ["fork", *(pytest.param(how, marks=pytest.mark.long) for how in ("kill", "exit"))])
 async def test_the_pipe_ends_with_its_owner(api: ScriptedApi, how: str) -> None:
     """Also where the owner has forked, and the child lives on; or its interpreter ends without a word."""
     ended = asyncio.Event()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import Execution, Sandbox
+from tests.support.cases import paired
 from tests.support.origins import ROWS, Origins, reachable
 
 pytestmark = pytest.mark.timeout(300)
@@ -82,8 +83,7 @@ def use(sandbox: Sandbox, base: str, code: str) -> Execution:
     return sandbox.run_code(f"base = {base!r}\n{code}")
 
 
-@pytest.mark.parametrize("library", USES)
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(("library", "scheme"), paired(USES, ["http", "https"]))
 def test_a_library_reaches_an_allowed_host(sandbox: Sandbox, origins: Origins, scheme: str, library: str) -> None:
     execution = use(sandbox, getattr(origins, scheme), USES[library])
     assert execution.error is None, execution

@@ -16,6 +16,7 @@ from mcp import MCPError
 
 from tests.plugins.serve.container.conftest import TOKENS, token_file
 from tests.plugins.serve.container.server import McpServer
+from tests.support.cases import some
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import blob_of, images_of, links_of, run, soon, text_of
 from tests.support.patience import until
@@ -202,7 +203,7 @@ async def test_a_large_answer_after_progress_fits_into_an_event(server: McpServe
         assert base64.b64decode(picture.blob).startswith(b"\x89PNG")  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", some([signal.SIGKILL, signal.SIGTERM], of=2))
 async def test_the_end_of_the_server_is_the_end_of_all_containers(how: signal.Signals) -> None:
     server = await asyncio.to_thread(McpServer, *SMALL)
     answers: list[object] = []
