@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import psutil
 import pytest
@@ -24,6 +24,7 @@ from sandbox_kernel.kernel import pipe_holder
 from tests.support.descriptors import open_files
 from tests.support.kernels import Kernel, all_containers, arguments_of, eventually
 from tests.support.patience import Stopwatch
+from tests.support.processes import python
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -258,18 +259,13 @@ def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.MeetingPl
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         offered = Path(folder, "offered")
-        command = [sys.executable, "-c", BECOME_NOBODY + code, str(offered)]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(command, **pipes) as stranger:
-            assert stranger.stdin is not None
-            assert stranger.stdout is not None
-            assert stranger.stdout.readline() == b"listening\n"
+        with python(BECOME_NOBODY + code, offered) as (_, line):
+            assert line == "listening"
             offered.rename(path_of(open_place))  # as only this user can
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.connect(path_of(open_place))  # the control: it is there, and listens
             assert pipe_holder.collect(open_place) is None
             pipe_holder.listen(open_place)[0].close()  # and it is no hindrance
-            stranger.stdin.close()
 
 
 SQUAT = """
@@ -297,16 +293,11 @@ def test_another_user_who_takes_every_address_costs_no_restart_its_files(start_k
     """Whoever sees a meeting place in the kernel's table of sockets cannot take it, before the next restart or ever."""
     kernel = start_kernel()
     kernel.run("open('kept', 'w').write('kept')")
-    command = [sys.executable, "-c", BECOME_NOBODY + SQUAT]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as stranger:
-        try:
-            assert stranger.stdout is not None
-            assert stranger.stdout.readline() == b"watching\n"
-            for _ in range(3):
-                kernel.restart()
-                assert kernel.run("open('kept').read()").value == "'kept'"
-        finally:
-            stranger.kill()
+    with python(BECOME_NOBODY + SQUAT) as (_, line):
+        assert line == "watching"
+        for _ in range(3):
+            kernel.restart()
+            assert kernel.run("open('kept').read()").value == "'kept'"
 
 
 def path_of(place: pipe_holder.MeetingPlace) -> str:

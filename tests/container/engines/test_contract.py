@@ -29,7 +29,6 @@ from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container, Handover
 from sandbox_kernel.plugins.data import disk_images
-from tests.support import ROOT
 from tests.support.datasets import a_folder, dataset
 from tests.support.disks import loops_of, size_of_its_own
 from tests.support.engines import (
@@ -44,6 +43,7 @@ from tests.support.engines import (
     report_sources,
 )
 from tests.support.patience import within
+from tests.support.processes import python
 
 Launch = Callable[[SandboxSpec], Awaitable[Container]]
 
@@ -303,17 +303,12 @@ asyncio.run(main())
 
 
 @contextlib.contextmanager
-def an_owner(under_test: EngineUnderTest, spec: SandboxSpec) -> Iterator[subprocess.Popen[bytes]]:
+def an_owner(under_test: EngineUnderTest, spec: SandboxSpec) -> Iterator[subprocess.Popen[str]]:
     program = OWNER.format(source=under_test.source)
     words = [spec.session_id, spec.image, spec.runtime or "", spec.limits_kept, str(spec.limits.cpus)]
-    command = [sys.executable, "-c", program, *words, *spec.command]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == b"up\n"
-            yield process
-        finally:
-            process.kill()
+    with python(program, *words, *spec.command) as (process, line):
+        assert line == "up"
+        yield process
 
 
 async def killed_with_its_owner(under_test: EngineUnderTest, spec: SandboxSpec, seconds: float) -> None:

@@ -32,6 +32,7 @@ from sandbox_kernel.engines.docker.few_users import FewUsers
 from sandbox_kernel.engines.owner_process import OwnerProcess, host_name
 from tests.support.engines import DEAF, IMAGE, containers_of, receive_line
 from tests.support.patience import within
+from tests.support.processes import python
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
@@ -77,15 +78,11 @@ asyncio.run(main())
 
 
 @contextlib.contextmanager
-def an_owner(spec: SandboxSpec, closing: str = "", program: str = OWNER) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-c", program, spec.session_id, spec.image, spec.runtime or "", closing, *spec.command]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == b"up\n"
-            yield process
-        finally:
-            process.kill()
+def an_owner(spec: SandboxSpec, closing: str = "", program: str = OWNER) -> Iterator[subprocess.Popen[str]]:
+    words = [spec.session_id, spec.image, spec.runtime or "", closing, *spec.command]
+    with python(program, *words) as (process, line):
+        assert line == "up"
+        yield process
 
 
 async def test_an_owner_that_closes_every_file_keeps_its_container_until_it_ends(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -18,9 +16,9 @@ from sandbox_kernel.core.errors import AbilityMissing, EngineError
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.abilities import Ability, Pausable, abilities_of, demand
 from sandbox_kernel.engines.base import Container
-from tests.support import ROOT
 from tests.support.engines import EngineUnderTest, receive_line
 from tests.support.patience import within
+from tests.support.processes import python
 
 COUNTS = """
 import os, threading
@@ -179,13 +177,9 @@ async def test_a_paused_one_ends_with_its_owner(under_test: EngineUnderTest) -> 
     only_if_it_can(under_test)
     spec: SandboxSpec = under_test.spec(COUNTS)
     words = [spec.session_id, spec.image, spec.runtime or "", spec.limits_kept]
-    command = [sys.executable, "-c", OWNER.format(source=under_test.source), *words, *spec.command]
     try:
-        with subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-        ) as owner:
-            assert owner.stdout is not None
-            assert owner.stdout.readline() == b"paused\n"
+        with python(OWNER.format(source=under_test.source), *words, *spec.command) as (owner, line):
+            assert line == "paused"
             assert await under_test.left(spec.session_id)
             owner.send_signal(signal.SIGKILL)
             owner.wait()

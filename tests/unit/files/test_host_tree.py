@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -31,6 +30,7 @@ from tests.support.cases import each
 from tests.support.descriptors import open_below
 from tests.support.examples import examples
 from tests.support.files_odd import ODD, RENAMED, fill_with_odd_things
+from tests.support.processes import python
 from tests.support.programs import program
 
 PLAIN = [
@@ -499,11 +499,8 @@ def test_a_killed_process_leaves_no_part_of_a_file(folder: Path) -> None:
         print("written", flush=True)
         sys.stdin.read()
     """
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"written\n"
-        process.kill()
+    with python(code, folder) as (_, line):
+        assert line == "written"
     assert tree(folder) == set()
 
 

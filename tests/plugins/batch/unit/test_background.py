@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from sandbox_kernel.plugins.batch import background_command as background
 from sandbox_kernel.plugins.batch.run_report import UNENDED
 from tests.support.batch import NO_ENGINE
 from tests.support.kernels import eventually
+from tests.support.processes import python
 
 HOLDS = (
     "import fcntl, sys, time; lock = open(sys.argv[1], 'wb'); fcntl.flock(lock, 2); print(flush=True); time.sleep(300)"
@@ -96,18 +95,13 @@ def test_one_that_left_nothing_has_died(home: Path) -> None:
 
 def test_a_living_one_is_running_and_is_not_removed_and_can_be_stopped(home: Path, said: Any) -> None:
     one = made(home, exit={"code": 3, "kind": "platform failed", "reason": UNENDED})
-    with subprocess.Popen([sys.executable, "-c", HOLDS, one.folder / "lock"], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            (one.folder / "run.json").write_text(json.dumps({"pid": process.pid}))
-            assert one.row()["state"] == "running"
-            assert said("result", one.id)[0] == background.STILL
-            assert said("result", one.id, "--remove")[0] == 2
-            assert said("result", one.id, "--stop")[0] == 0
-            assert process.wait(30) == -signal.SIGINT or process.returncode == 1
-        finally:
-            process.kill()
+    with python(HOLDS, one.folder / "lock") as (process, _):
+        (one.folder / "run.json").write_text(json.dumps({"pid": process.pid}))
+        assert one.row()["state"] == "running"
+        assert said("result", one.id)[0] == background.STILL
+        assert said("result", one.id, "--remove")[0] == 2
+        assert said("result", one.id, "--stop")[0] == 0
+        assert process.wait(30) == -signal.SIGINT or process.returncode == 1
     assert one.row()["state"] == "died"
     assert said("result", one.id, "--remove")[0] == 0
     assert not one.folder.exists()

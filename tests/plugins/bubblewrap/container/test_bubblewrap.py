@@ -39,6 +39,7 @@ from tests.support.descriptors import open_files
 from tests.support.engines import DEAF, REPORT, Bubblewrap, alive, receive_all, receive_line, report_sources
 from tests.support.patience import until, within
 from tests.support.process_lines import check_kernels
+from tests.support.processes import python
 from tests.support.roots import let_others_in, root_of_tests
 
 UNDER = Bubblewrap("bubblewrap")
@@ -186,15 +187,10 @@ asyncio.run(main())
 
 @contextlib.contextmanager
 def an_owner(session: str) -> Any:
-    command = [sys.executable, "-c", OWNER, session]
     environment = {**os.environ, "SANDBOX_KERNEL_TEST_ROOT": root_of_tests(), "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == b"up\n"
-            yield process
-        finally:
-            process.kill()
+    with python(OWNER, session, env=environment) as (process, line):
+        assert line == "up"
+        yield process
 
 
 @pytest.mark.usefixtures("_groups")

@@ -13,9 +13,7 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +28,10 @@ from sandbox_kernel.plugins.bubblewrap import scratch_folder, watch
 from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.plugins.bubblewrap.scratch_folder import INSIDE, PLACE, Room
-from tests.support import ROOT, ordinary
+from tests.support import ordinary
 from tests.support.engines import REPORT, SMALL, Bubblewrap, alive, receive_all, receive_line, report_sources
 from tests.support.patience import Stopwatch, until, within
+from tests.support.processes import python
 
 HERE = "tests/plugins/bubblewrap"
 CONTRACT = "tests/container/engines/test_contract.py"
@@ -320,24 +319,18 @@ asyncio.run(main())
 """
 
 
-@contextlib.asynccontextmanager
-async def an_owner(files: int) -> AsyncIterator[tuple[psutil.Process, str]]:
+@contextlib.contextmanager
+def an_owner(files: int) -> Iterator[tuple[psutil.Process, str]]:
     """Start a sandbox in a process of its own, which is killed after the block; it has left all kinds of files."""
-    words = [sys.executable, "-c", OWN.format(source=UNDER.source), spec_of("").session_id, str(files)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as owner:  # noqa: ASYNC220
-        try:
-            assert owner.stdout is not None
-            name = (await asyncio.to_thread(owner.stdout.readline)).strip()
-            assert name in folders()
-            yield psutil.Process(owner.pid), name
-        finally:
-            owner.kill()
+    with python(OWN.format(source=UNDER.source), spec_of("").session_id, str(files)) as (owner, name):
+        assert name in folders()
+        yield psutil.Process(owner.pid), name
 
 
 @of_an_ordinary_user
 @pytest.mark.parametrize("files", [1000, 100_000], ids=["few_files", "many_files"])
 async def test_it_goes_after_the_kill_of_its_owner(files: int) -> None:
-    async with an_owner(files) as (owner, name):
+    with an_owner(files) as (owner, name):
         owner.send_signal(signal.SIGKILL)
         with Stopwatch() as taken:
             await removed(name)
@@ -346,7 +339,7 @@ async def test_it_goes_after_the_kill_of_its_owner(files: int) -> None:
 
 @of_an_ordinary_user
 async def test_it_is_reaped_when_its_owner_and_its_reaper_were_killed() -> None:
-    async with an_owner(1000) as (owner, name):
+    with an_owner(1000) as (owner, name):
         reaper = next(one for one in owner.children() if any("bubblewrap/reaper.py" in word for word in one.cmdline()))
         engine = UNDER.make()
         await engine.reap()

@@ -28,6 +28,7 @@ from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.containers import SOCKET, in_container
 from tests.support.datasets import dataset
 from tests.support.engines import IMAGE, alive, containers_of, new_spec, receive_line
+from tests.support.processes import python
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes these namespaces")
 no_disks = pytest.mark.skipif(disk_images.available() is not None, reason=f"no disks: {disk_images.available()}")
@@ -230,10 +231,8 @@ arguments._FOLDERS = re.compile("([a-z,]+,)lowerdir=.*")
 @pytest.mark.parametrize("named", [True, False], ids=["named", "control"])
 def test_a_folder_of_another_process_with_the_same_number_is_never_mounted(place: Path, *, named: bool) -> None:
     """It has a folder open at each number that this process may use. The control is mounted, and only then refused."""
-    words = [sys.executable, "-c", HOLDS, str(place / "other"), str(place / "empty")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with python(HOLDS, place / "other", place / "empty") as (holder, line):
+        assert line == "held"
         [option, code, request] = asked(place, READS, datasets=f"sales={place}/wanted")
         program = WITH_NUMBER + ("" if named else UNNAMED) + code
         done = subprocess.run(

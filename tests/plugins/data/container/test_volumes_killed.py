@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.engines import Bubblewrap, Docker
 from tests.support.kernels import eventually
 from tests.support.own_engine import IMAGE, OwnEngine, an_own_engine
+from tests.support.processes import python
 
 DOCKER, BUBBLEWRAP = Docker("runc", "docker"), Bubblewrap("bubblewrap")
 
@@ -84,14 +84,11 @@ def test_what_was_synced_is_there_after_its_process_was_killed_in_mid_write(
         pytest.skip(why)
     volumes = Volumes(str(tmp_path / "volumes"))
     volumes.create("models", 64 * MIB)
-    words = [sys.executable, "-c", WRITER, volumes.folder, engine.name, engine.spec().image]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "synced\n"
+    with python(WRITER, volumes.folder, engine.name, engine.spec().image) as (_, line):
+        assert line == "synced"
         with pytest.raises(EngineError) as caught:  # the control: it is written to
             volumes.attach("models", writable=False)
         assert caught.value.code is DataCode.VOLUME_IN_USE
-        writer.kill()
     eventually(lambda: not devices_of(volumes), 30, "the machine has let go of it")
     assert kept_in(volumes) == "kept"
     volumes.remove("models")
@@ -104,10 +101,8 @@ def test_what_was_synced_is_there_after_its_process_was_killed_in_mid_write(
 def test_what_was_synced_is_there_after_all_were_killed_in_mid_write(own_engine: OwnEngine, tmp_path: Path) -> None:
     volumes = Volumes(str(tmp_path / "volumes"))
     volumes.create("models", 64 * MIB)
-    words = [sys.executable, "-c", WRITER, volumes.folder, own_engine.url, IMAGE]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "synced\n"
+    with python(WRITER, volumes.folder, own_engine.url, IMAGE) as (writer, line):
+        assert line == "synced"
         assert devices_of(volumes) == [f"{volumes.folder}/models.ext4"]
         assert own_engine.process is not None
         own_engine.process.send_signal(signal.SIGSTOP)  # it is to see no end of the others

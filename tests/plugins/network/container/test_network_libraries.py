@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import Execution, Sandbox
-from tests.support.cases import paired
+from tests.support.cases import paired, some
 from tests.support.origins import ROWS, Origins, reachable
 
 pytestmark = pytest.mark.timeout(300)
@@ -67,7 +67,7 @@ def origins(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Or
         yield origins
 
 
-@pytest.fixture(scope="module", params=[None, "runsc"], ids=["runc", "gVisor"])
+@pytest.fixture(scope="module", params=some([None, "runsc"], of=2), ids=["runc", "gVisor"])
 def sandbox(request: pytest.FixtureRequest, origins: Origins, image: str) -> Iterator[Sandbox]:
     with Sandbox(
         image=image,

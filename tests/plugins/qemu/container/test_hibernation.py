@@ -10,8 +10,6 @@ import contextlib
 import os
 import signal
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,9 +26,9 @@ from sandbox_kernel.plugins.qemu.snapshots import store
 from tests.plugins.qemu.container.test_snapshots import SLOW
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
-from tests.support import ROOT
 from tests.support.engines import ONLY, receive_line
 from tests.support.patience import until, within
+from tests.support.processes import python
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -301,10 +299,8 @@ asyncio.run(main())
 
 async def test_one_that_rests_ends_with_its_owner(tmp_path: Path) -> None:
     spec = QEMU.spec(SAYS)
-    command = [sys.executable, "-c", OWNER, spec.session_id, spec.image, str(tmp_path), *spec.command]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as owner:  # noqa: ASYNC220
-        assert owner.stdout is not None
-        assert await asyncio.to_thread(owner.stdout.readline) == b"rests\n"
+    with python(OWNER, spec.session_id, spec.image, tmp_path, *spec.command) as (owner, line):
+        assert line == "rests"
         assert await QEMU.left(spec.session_id)
         owner.send_signal(signal.SIGKILL)
         owner.wait()

@@ -8,8 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -26,8 +24,8 @@ from sandbox_kernel.engines.inspectable import user_of
 from sandbox_kernel.engines.owner_process import account_name
 from sandbox_kernel.plugins.wasm.engine import WasmContainer, WasmEngine, sessions
 from sandbox_kernel.plugins.wasm.image import COMMAND, find
-from tests.support import ROOT
 from tests.support.patience import within
+from tests.support.processes import python
 
 pytestmark = pytest.mark.xdist_group("wasm")
 INTERRUPTS = int(os.environ.get("SANDBOX_KERNEL_TEST_INTERRUPTS", "20"))
@@ -418,15 +416,8 @@ sandbox.run_code("while True: pass")
 
 async def test_sigkill_of_the_owner_ends_it() -> None:
     before = {found for _, found, _, _ in sessions()}
-    with subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
-        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as owner:
-        assert owner.stdout is not None
-        try:
-            own = owner.stdout.readline().strip()
-            assert own in {found for _, found, _, _ in sessions()} - before
-        finally:
-            owner.kill()
+    with python(OWNER) as (_, own):
+        assert own in {found for _, found, _, _ in sessions()} - before
     await gone(own)
 
 

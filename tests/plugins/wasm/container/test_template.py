@@ -6,8 +6,6 @@ import os
 import re
 import select
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,8 +17,8 @@ from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.plugins.wasm import template
 from sandbox_kernel.plugins.wasm.engine import sessions
 from tests.plugins.wasm.container.test_engine import there  # noqa: F401 (a fixture)
-from tests.support import ROOT
 from tests.support.patience import until
+from tests.support.processes import python
 
 pytestmark = pytest.mark.xdist_group("wasm")
 OWNER = """
@@ -130,12 +128,8 @@ def test_what_came_from_a_template_outlives_it_and_the_next_have_another(
 
 
 async def test_sigkill_of_the_owner_leaves_neither_sessions_nor_the_template() -> None:
-    with subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
-        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, cwd=ROOT
-    ) as owner:
-        assert owner.stdout is not None
-        pid = int(owner.stdout.readline())
+    with python(OWNER) as (owner, line):
+        pid = int(line)
         own = [one for one, *_ in sessions() if parent(one) in (owner.pid, pid)]
         assert len(own) == 3
-        owner.kill()
     await until(lambda: not any(Path(f"/proc/{one}").exists() for one in (pid, *own)))
