@@ -6,7 +6,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
 from sandbox_kernel.policy.safe_text import LogLines, PrintedStream, ours, plain, tree
 from sandbox_kernel.sdk.execution import Execution, ExecutionRecorder
-from tests.support.command_line import SCRIPT
+from tests.support.command_line import SCRIPT, run
 
 TITLE = "\x1b]0;taken\x07"
 LINK = "\x1b]8;;https://evil.test/\x1b\\here\x1b]8;;\x1b\\"
@@ -212,10 +211,7 @@ def test_a_real_run_s_own_lines_hold_no_command(tmp_path: Path, image: str) -> N
     wrong = go(tmp_path, "::add-mask::x\n::stop-commands::y")
     assert wrong.returncode == 2
     assert not acts(wrong.stderr), wrong.stderr
-    error = subprocess.run(
-        [sys.executable, "-m", "sandbox_kernel", "doctor", "--memory", "x\n::add-mask::y ##[a]"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    error = run("doctor", "--memory", "x\n::add-mask::y ##[a]")
     assert error.returncode == 2
     assert not acts(error.stderr), error.stderr
 

@@ -23,6 +23,7 @@ from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.bubblewrap.process_labels import sandboxes
 from tests.plugins.broker.brokers import Daemon, a_broker, gone
 from tests.support import ROOT
+from tests.support.cases import some
 from tests.support.engines import IMAGE, Bubblewrap
 from tests.support.patience import until, within
 from tests.support.roots import root_of_tests
@@ -389,7 +390,7 @@ def test_what_cannot_outlive_its_caller_is_refused(keywords: dict[str, Any], set
         AsyncSandbox(**{"engine": "broker:///none", **keywords})  # the control: with its caller, it can be had
 
 
-@pytest.mark.parametrize("ending", ["", "\nraise SystemExit(3)", "\nimport os; os._exit(0)"])
+@pytest.mark.parametrize("ending", some(["", "\nraise SystemExit(3)", "\nimport os; os._exit(0)"], of=2))
 async def test_a_program_that_ends_leaves_it(daemon: Daemon, ending: str) -> None:
     process = Elsewhere(CALLER + ending, daemon.address, json.dumps({"image": IMAGE}), "kept = 1; print('begun')")
     name = await process.next()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.plugins.data import disk_images
+from tests.support.command_line import run
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
 
@@ -56,9 +55,8 @@ def test_a_run_has_its_dataset_and_its_disk_by_options(data: Path, tmp_path: Pat
         "print(lines[lines.index('/mnt/data') + 1], os.statvfs('/mnt/data').f_blocks > 0)\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "sandbox_kernel", "run", str(script), "--engine", "docker", "--image", IMAGE]
     options = ["--dataset", f"a={data}", "--scratch", "disk", "--scratch-size", "64M"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = run("run", script, "--engine", "docker", "--image", IMAGE, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "found" in done.stdout + done.stderr
     assert "ext4 True" in done.stdout + done.stderr

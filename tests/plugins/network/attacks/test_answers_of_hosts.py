@@ -61,7 +61,7 @@ def test_a_text_of_one_word_over_and_over_is_looked_through_in_linear_time(token
 def test_control_a_run_that_is_looked_at_from_each_byte_takes_the_square_of_its_length() -> None:
     naive = re.compile(rb"\\+(?![\\uxUnrtfbv])")
     taken = []
-    for length in (4000, 16_000):
+    for length in (2000, 8000):
         begun = time.process_time()
         naive.sub(b"", b"\\" * length + b"u")
         taken.append(time.process_time() - begun)

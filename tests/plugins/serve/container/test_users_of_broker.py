@@ -19,6 +19,7 @@ from selenium.webdriver.common.by import By
 
 from tests.browser.lab import chromium
 from tests.plugins.broker.container.test_broker import FILE, NOBODY, asking, fetched
+from tests.support.command_line import run
 from tests.support.kernels import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -100,11 +101,7 @@ def test_an_operator_sees_who_uses_what(tmp_path: Path) -> None:
         sessions = {name: stack.enter_context(holding(path, uid)) for name, uid in names.items()}
         engine = f"broker://{path}"
 
-        done = subprocess.run(
-            [sys.executable, "-m", "sandbox_kernel", "ps", "--json", "--engine", engine],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        rows = {row["user"]: row for row in json.loads(done.stdout)}
+        rows = {row["user"]: row for row in json.loads(run("ps", "--json", "--engine", engine).stdout)}
         assert {name: row["session"] for name, row in rows.items()} == sessions
         for row in rows.values():
             assert 0 < row["memory_used_bytes"] < row["memory_bytes"]
@@ -148,11 +145,7 @@ for said in json.loads(sys.argv[2]):
         folder.chmod(0o755)
         path, _ = stack.enter_context(broker(folder))
         stack.enter_context(holding(path, 0))
-        listed = subprocess.run(
-            [sys.executable, "-m", "sandbox_kernel", "ps", "--json", "--engine", f"broker://{path}"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        (row,) = json.loads(listed.stdout)
+        (row,) = json.loads(run("ps", "--json", "--engine", f"broker://{path}").stdout)
         said = json.dumps([{"op": "used", "container": row["container"]}, {"op": "crowd"}])
         found = []
         for uid in (NOBODY, 0):

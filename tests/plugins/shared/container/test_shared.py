@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from sandbox_kernel.engines.select import beneath, make_own_engine
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.shared.codes import SharedCode
 from sandbox_kernel.plugins.shared.place import socket_of
+from tests.support.command_line import run
 
 ENGINE = "shared:///tests"
 
@@ -195,9 +194,8 @@ def test_who_looks_at_sandboxes_looks_at_one_by_itself(image: str) -> None:
 
 
 def test_kernels_of_several_languages_that_join_have_names_of_their_own(image: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(tmp_path), "--image", image]
     for more in ([], ["--kernel", "bash"]):
-        subprocess.run([*command, "--join", "both", *more], check=True, capture_output=True)
+        assert run("install", "--prefix", tmp_path, "--image", image, "--join", "both", *more).returncode == 0
     found = {
         path.parent.name: json.loads(path.read_text())["display_name"]
         for path in tmp_path.glob("share/jupyter/kernels/*/kernel.json")
@@ -238,8 +236,7 @@ def test_what_is_no_request_gets_no_kernel(image: str) -> None:
 def test_a_kernel_of_a_notebook_joins_by_its_kernelspec(image: str, tmp_path: Path) -> None:
     """`install --join`, and a restart of the kernel process: the files and the other notebook's variables stay."""
     name = f"t{os.getpid()}"
-    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(tmp_path), "--join", name]
-    subprocess.run([*command, "--image", image], check=True, capture_output=True)
+    assert run("install", "--prefix", tmp_path, "--join", name, "--image", image).returncode == 0
     spec = json.loads((tmp_path / f"share/jupyter/kernels/sandbox-shared-{name}/kernel.json").read_text())
     assert spec["display_name"] == f"Python 3 (shared: {name})"
     assert any(f"shared:///{name}" in word for word in spec["argv"]), spec["argv"]
