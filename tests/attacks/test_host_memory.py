@@ -48,7 +48,7 @@ def loaded(kernel: Kernel) -> None:
     eventually(lambda: kernel.run(RAW).reply["status"] == "ok", 20, "a kernel runs what sends")
 
 
-@pytest.mark.parametrize("shape", some(SHAPES, of=2))
+@pytest.mark.parametrize("shape", some(SHAPES, of=3))
 def test_a_message_of_any_shape_costs_three_times_the_limit_at_most(flooded: Kernel, shape: str) -> None:
     loaded(flooded)
     process = Path(f"/proc/{flooded.pid}")

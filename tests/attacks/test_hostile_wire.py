@@ -599,7 +599,7 @@ async def test_a_flood_of_tiny_frames_ends(
 
     Its kernel is replaced, or the sandbox ended where what lies in the pipe keeps the agent's answer back for too long.
     """
-    front = await weak(cell_timeout=150.0)  # neither clock is to be first on a busy machine
+    front = await weak(cell_timeout=150.0, output_limit=32 * MIB)  # neither clock is to be first on a busy machine
     monkeypatch.setattr(front.session, "kill_kernel", partial(front.session.ask, "stop_kernel", timeout=patience))
     # Whole frames, as many as a pipe takes in one piece at most: else a word of the agent's own could get between.
     many = f"one = {tiny}\nmany = one * (4096 // len(one))"

@@ -9,6 +9,7 @@ import pytest
 from sandbox_kernel.policy import svg
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS
 from sandbox_kernel.policy.output_policy import OutputPolicy
+from tests.support.cases import some
 from tests.support.chromium import draws
 from tests.support.policy.extent import OVER
 from tests.support.policy.messages import filtered
@@ -31,7 +32,7 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("name", some(EDGES, of=2))
 def test_an_output_at_the_edge_of_the_budget_is_drawn(name: str, tmp_path: Path) -> None:
     data, verdict = filtered({"text/html": EDGES[name]}, OutputPolicy("strict"))
     assert verdict.reasons == ()
