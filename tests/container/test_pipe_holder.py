@@ -324,43 +324,27 @@ def leave(
     return thread
 
 
-@pytest.mark.parametrize(
-    ("said", "state", "count"),
-    [
-        (b"", b"", 0),
-        (b'["pipe"]', b"{}", -1),
-        (b'["pipe"]', b"{}", 0),
-        (b'["pi', b"{}", 1),
-        (b'["pipe"]', b"", 1),
-        (b'["pipe"]', b'{"cut": ', 1),
-        (b'["pipe"]', b"\xff\xfe\xfd\xfc", 1),
-        (b'["pipe"]', b"null", 1),
-        (b'["pipe"]', b"[]", 1),
-        (b'["pipe"]', b"[" * 20000, 1),
-        (b'["pipe"]', None, 1),
-        (b'["pipe"]', b"{}", 3),
-        (b'["pipe", "pipe"]', b"{}", 2),
-        (b'[["pipe"]]', b"{}", 1),
-        (b"2", b"{}", 1),
-    ],
-    ids=[
-        "nothing",
-        "no files",
-        "no pipe",
-        "cut names",
-        "no state",
-        "cut",
-        "not text",
-        "null",
-        "list",
-        "deep",
-        "a pipe as state",
-        "more",
-        "twice",
-        "no names",
-        "number",
-    ],
-)
+GARBAGE: dict[str, tuple[bytes, bytes | None, int]] = {
+    "nothing": (b"", b"", 0),
+    "no files": (b'["pipe"]', b"{}", -1),
+    "no pipe": (b'["pipe"]', b"{}", 0),
+    "cut names": (b'["pi', b"{}", 1),
+    "no state": (b'["pipe"]', b"", 1),
+    "cut": (b'["pipe"]', b'{"cut": ', 1),
+    "not text": (b'["pipe"]', b"\xff\xfe\xfd\xfc", 1),
+    "null": (b'["pipe"]', b"null", 1),
+    "list": (b'["pipe"]', b"[]", 1),
+    "deep": (b'["pipe"]', b"[" * 20000, 1),
+    "a pipe as state": (b'["pipe"]', None, 1),
+    "more": (b'["pipe"]', b"{}", 3),
+    "twice": (b'["pipe", "pipe"]', b"{}", 2),
+    "no names": (b'[["pipe"]]', b"{}", 1),
+    "number": (b"2", b"{}", 1),
+}
+"""What is said, the state, and how many descriptors of the pipe come with it."""
+
+
+@pytest.mark.parametrize(("said", "state", "count"), GARBAGE.values(), ids=GARBAGE)
 def test_garbage_is_no_container_and_leaves_no_file_open(
     place: pipe_holder.MeetingPlace, pipe: tuple[int, int], said: bytes, state: bytes | None, count: int
 ) -> None:

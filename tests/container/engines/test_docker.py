@@ -202,13 +202,6 @@ async def test_a_cancelled_start_leaves_nothing(make_spec: MakeSpec, moment: str
     assert await containers_of(engine, spec.session_id) == []
 
 
-async def test_a_command_that_is_not_there_leaves_nothing(engine: DockerEngine, make_spec: MakeSpec) -> None:
-    spec = make_spec(command=("/no/such/program",))
-    with pytest.raises(EngineError, match="no such file"):
-        await engine.start(spec)
-    assert await containers_of(engine, spec.session_id) == []
-
-
 async def test_a_missing_image_says_how_to_build_it(engine: DockerEngine, make_spec: MakeSpec) -> None:
     with pytest.raises(ImageMissing, match=r"'sandbox-kernel:never'.*sandbox-kernel build"):
         await engine.start(make_spec(image="sandbox-kernel:never"))
