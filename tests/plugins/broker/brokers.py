@@ -18,7 +18,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -254,6 +255,38 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "inside": None,
         **fields,
     }
+
+
+@contextlib.contextmanager
+def answering(path: str, answer: Callable[[bytes], bytes | None]) -> Iterator[None]:
+    """Listen as a broker does. An empty answer is none until the caller is gone; for None, its connection ends."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            try:
+                caller, _ = listener.accept()
+            except OSError:
+                return
+            with caller:
+                if not (asked := caller.recv(packets.MAX_BYTES)):  # it is not believed
+                    continue
+                said = answer(asked)
+                if said == b"":
+                    caller.recv(1)
+                elif said is not None:
+                    caller.send(said)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
 
 
 if __name__ == "__main__":

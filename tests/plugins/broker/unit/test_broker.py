@@ -6,8 +6,6 @@ import configparser
 import json
 import os
 import pwd
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +39,7 @@ from sandbox_kernel.plugins.broker.client.listener_trust import require_own_grou
 from sandbox_kernel.plugins.broker.client.packets import digest
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.usage_counters import HOUR, UsageCounters
-from tests.plugins.broker.brokers import a_request
+from tests.plugins.broker.brokers import a_request, answering
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.kernels import eventually
@@ -394,31 +392,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes 
     monkeypatch.setattr(
         "sandbox_kernel.engines.docker.discovery.socket_path", lambda url: DOCKERS.removeprefix("unix://")
     )
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(path)
-    listener.listen()
 
-    def serve() -> None:
-        while True:
-            try:
-                caller, _ = listener.accept()
-            except OSError:
-                return
-            with caller:
-                if not (asked := caller.recv(packets.MAX_BYTES)):  # it is not believed
-                    continue
-                answer = answers.pop(0) if packets.unpacked(asked)["op"] == "status" else None
-                if answer == b"":  # it says nothing
-                    caller.recv(1)
-                elif answer is not None:
-                    caller.send(answer)
+    def answer(asked: bytes) -> bytes | None:
+        return answers.pop(0) if packets.unpacked(asked)["op"] == "status" else None
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield answers
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    thread.join()
+    with answering(path, answer):
+        yield answers
 
 
 def says(**fields: Any) -> bytes:

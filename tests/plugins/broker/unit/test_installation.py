@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from sandbox_kernel.core import package_files
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import broker_sockets, select
 from sandbox_kernel.plugins.broker.client import listener_trust, packets
+from tests.plugins.broker.brokers import answering
 from tests.support import ROOT
 
 WHERE = """
@@ -112,29 +111,9 @@ def test_an_installed_package_looks_at_nothing_beside_it(tmp_path: Path) -> None
 @contextmanager
 def listening(path: str, package: str) -> Iterator[None]:
     """A broker that says which installation it is of."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(path)
-    listener.listen()
     said = {"n": 1, "version": __version__, "engine": "unix:///x", "package": package}
-
-    def serve() -> None:
-        while True:
-            try:
-                caller, _ = listener.accept()
-            except OSError:
-                return
-            with caller:
-                if caller.recv(packets.MAX_BYTES):
-                    caller.send(packets.packed(said))
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
+    with answering(path, lambda _: packets.packed(said)):
         yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
 
 
 def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(

@@ -392,18 +392,6 @@ async def test_a_kill_may_be_repeated_and_is_told() -> None:
     await gone(spec.session_id)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3, 10])
-async def test_a_cancelled_start_leaves_nothing(turns: int) -> None:
-    spec = shipping.new_spec(Settings(engine="wasm"))
-    starting = asyncio.create_task(WasmEngine().start(spec))
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    starting.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await (await starting).kill()
-    await gone(spec.session_id)
-
-
 OWNER = """
 import sys
 from sandbox_kernel import Sandbox
