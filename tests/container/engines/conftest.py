@@ -24,11 +24,18 @@ NOT_ON: dict[str, dict[str, str]] = {
 """Tests of what is inside that a runtime of Docker's cannot pass, each with the reason."""
 
 
+LEFT = {"broker-of-bubblewrap"}
+"""Those of `make test-long`: a broker passes on what it has from Docker and from bubblewrap in one way."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "runtime" in metafunc.fixturenames:
         metafunc.parametrize("runtime", ["runc", "runsc"], scope="session")
     if "under_test" in metafunc.fixturenames:
-        metafunc.parametrize("under_test", under_test(), ids=[one.name for one in under_test()], scope="session")
+        engines = [
+            pytest.param(one, id=one.name, marks=pytest.mark.long if one.name in LEFT else ()) for one in under_test()
+        ]
+        metafunc.parametrize("under_test", engines, scope="session")
 
 
 @pytest.fixture(autouse=True)
