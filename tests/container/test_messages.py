@@ -390,6 +390,7 @@ def event(client: BlockingKernelClient, name: str) -> dict[str, Any]:
             return dict(message["content"])
 
 
+@pytest.mark.long
 def test_unknown_requests_hurt_nothing(kernel: Kernel) -> None:
     message = kernel.client.session.msg("custom_request", {"any": "thing"})
     kernel.client.shell_channel.send(message)
