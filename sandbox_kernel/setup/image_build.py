@@ -16,7 +16,7 @@ import json
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -48,6 +48,8 @@ RECIPE_FILES = (
 """Of images/: what is done inside, and what goes in besides packages."""
 
 DIGEST_LABEL = "sandbox-kernel.contents"
+BYTECODE_LABEL = "sandbox-kernel.bytecode"
+"""Of which programs of ours it has the bytecode: others are compiled at each start."""
 SETTINGS = (
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "ENV LANG=C.UTF-8",
@@ -59,6 +61,11 @@ BUILD_FOLDER = "/opt/sandbox/build"
 
 HOME_OF_PODMAN = "localhost/"
 """Without it, Podman takes a name for one of Docker's registry, also that of an image which was built here."""
+
+REFIT = (
+    f"import shutil, sys; sys.path.insert(0, {BUILD_FOLDER!r}); import warm; warm.write_shipped();"
+    f" shutil.rmtree({BUILD_FOLDER!r})"
+)
 
 SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
@@ -95,6 +102,9 @@ def build(
         if force or not builder.is_current(stages[-1]):
             with alone(image_wheels.cache(), builder.steps):
                 builder.run(stages, KINDS[kind], force=force, others_stay=tag is not None)
+        elif not builder.is_fit(stages[-1]):
+            with alone(image_wheels.cache(), builder.steps):
+                builder.refit(stages[-1])
         else:
             builder.steps(f"the image {stages[-1].tag} is up to date")
     return stages[-1].tag
@@ -148,8 +158,12 @@ def build_files(ready: image_wheels.Wheels) -> dict[str, Path | bytes]:
     files: dict[str, Path | bytes] = {f"wheels/{path.name}": path for path in ready.files}
     files |= {name: brought("images") / name for name in RECIPE_FILES}
     # No part of the digest: an image of another version works as well, and compiles it at each start.
-    files["shipped.json"] = json.dumps(shipping.sources()).encode()
-    return files | {"requirements.txt": ready.requirements.encode()}
+    return files | {"shipped.json": shipped(), "requirements.txt": ready.requirements.encode()}
+
+
+def shipped() -> bytes:
+    """Return what a sandbox is sent at its start, for its image to have the bytecode."""
+    return json.dumps(shipping.sources()).encode()
 
 
 class Builder:
@@ -195,12 +209,28 @@ class Builder:
 
     def is_current(self, stage: Stage) -> bool:
         """Say whether the engine has the image of a stage, made of the same things."""
+        return self._label(stage, DIGEST_LABEL) == stage.digest
+
+    def is_fit(self, stage: Stage) -> bool:
+        """Say whether the image of a stage has the bytecode of what this version sends to a sandbox."""
+        return self._label(stage, BYTECODE_LABEL) == _digest(shipped().decode())
+
+    def refit(self, stage: Stage) -> None:
+        """Write that bytecode anew, into a layer above: another version of this package made the image."""
+        made = self._container(stage.tag, ["-B", "-c", REFIT], stage.tag)
+        with self._replacing(stage.tag), self.steps.during(f"fitting {stage.tag} to this version"), made as container:
+            self._send(container, {"warm.py": brought("images") / "warm.py", "shipped.json": shipped()})
+            self._run_recipe(container, stage.tag)
+            self._commit(container, stage)
+
+    def _label(self, stage: Stage, name: str) -> str | None:
         from docker.errors import ImageNotFound
 
         try:
-            return bool((self.client.images.get(stage.tag).labels or {}).get(DIGEST_LABEL) == stage.digest)
+            labels: dict[str, str] = self.client.images.get(stage.tag).labels or {}
         except ImageNotFound:
-            return False
+            return None
+        return labels.get(name)
 
     # --- the root file system ---------------------------------------------------------------------------------------
 
@@ -239,29 +269,37 @@ class Builder:
     def _add(self, parent: str, stage: Stage, ready: image_wheels.Wheels, *, first: bool) -> None:
         """Run the recipe on `parent` and keep the result as `stage`: the first as a single layer, then one on top."""
         steps = ["system", "packages"] if first else ["packages"]
-        with self._replacing(stage.tag):
-            container = self.client.containers.create(
-                parent,
-                ["python3", "-I", f"{BUILD_FOLDER}/recipe.py", *steps],
-                entrypoint=[],
-                network_mode="none",
-                user="0:0",
-                labels={"sandbox-kernel.build": stage.tag},
-                ulimits=self._limits(),
-            )
-            try:
-                with self.steps.during(f"installing {len(ready.files)} wheels in {stage.tag}, offline"):
-                    self._send(container, ready)
-                    self._run_recipe(container, stage.tag)
-                changes = [*SETTINGS, f"LABEL {DIGEST_LABEL}={stage.digest}"]
-                with self.steps.during(f"storing {stage.tag}"):
-                    if first:  # what was removed is gone, not hidden beneath another layer
-                        self._import(container.export(), stage.tag, changes)
-                    else:
-                        repository, _, tag = stage.tag.partition(":")
-                        container.commit(repository, tag or "latest", changes="\n".join(changes))
-            finally:
-                container.remove(force=True, v=True)
+        command = [f"{BUILD_FOLDER}/recipe.py", *steps]
+        with self._replacing(stage.tag), self._container(parent, command, stage.tag) as container:
+            with self.steps.during(f"installing {len(ready.files)} wheels in {stage.tag}, offline"):
+                self._send(container, build_files(ready))
+                self._run_recipe(container, stage.tag)
+            with self.steps.during(f"storing {stage.tag}"):
+                if first:  # what was removed is gone, not hidden beneath another layer
+                    self._import(container.export(), stage.tag, _changes(stage))
+                else:
+                    self._commit(container, stage)
+
+    @contextmanager
+    def _container(self, image: str, command: list[str], tag: str) -> Iterator[Any]:
+        """Make a container in which Python runs a command for the image `tag`, as root and without a network."""
+        container = self.client.containers.create(
+            image,
+            ["python3", "-I", *command],
+            entrypoint=[],
+            network_mode="none",
+            user="0:0",
+            labels={"sandbox-kernel.build": tag},
+            ulimits=self._limits(),
+        )
+        try:
+            yield container
+        finally:
+            container.remove(force=True, v=True)
+
+    def _commit(self, container: Any, stage: Stage) -> None:
+        repository, _, tag = stage.tag.partition(":")
+        container.commit(repository, tag or "latest", changes="\n".join(_changes(stage)))
 
     def _limits(self) -> list[Any] | None:
         """Name those that Podman raises where they are not named, for which some machines' root lacks the right."""
@@ -270,11 +308,11 @@ class Builder:
         named = {"nproc": 4096, "nofile": 1024}
         return [Ulimit(name=name, soft=most, hard=most) for name, most in named.items()] if self.home else None
 
-    def _send(self, container: Any, ready: image_wheels.Wheels) -> None:
-        """Copy the recipe and the wheels in: as an archive, because the engine may be on another machine."""
+    def _send(self, container: Any, files: Mapping[str, Path | bytes]) -> None:
+        """Copy what a build needs in: as an archive, because the engine may be on another machine."""
         with tempfile.TemporaryFile(dir=image_wheels.cache()) as file:
             with tarfile.open(fileobj=file, mode="w") as archive:
-                for name, content in build_files(ready).items():
+                for name, content in files.items():
                     there = f"{BUILD_FOLDER.lstrip('/')}/{name}"
                     if isinstance(content, Path):
                         archive.add(content, there)
@@ -339,6 +377,12 @@ def engine_errors() -> Iterator[None]:
         raise EngineError(
             EndCode.IMAGE_NOT_BUILT, f"the container engine refused a step of the build: {error}"
         ) from error
+
+
+def _changes(stage: Stage) -> list[str]:
+    """Return what an image is said to be, as lines of a Dockerfile."""
+    labels = f"LABEL {DIGEST_LABEL}={stage.digest}", f"LABEL {BYTECODE_LABEL}={_digest(shipped().decode())}"
+    return [*SETTINGS, *labels]
 
 
 def _digest(*texts: str) -> str:

@@ -19,6 +19,7 @@ from docker.errors import ImageNotFound
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.engines import shipping
 from sandbox_kernel.setup import engine_setup, image_build
 from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, WheelTarget, platform_tags
@@ -321,6 +322,33 @@ def test_second_build_has_nothing_to_do(client: Any, run: Run) -> None:
     assert len(said) == 1
     assert "up to date" in said[0]
     assert client.images.get("sandbox-kernel:data").id == before
+
+
+def test_an_image_of_another_version_is_fitted_to_this_one(client: Any) -> None:
+    tag, file = f"sandbox-kernel:fit-{secrets.token_hex(4)}", "/opt/sandbox/home/.cache/agent-bytecode"
+    of_another = client.containers.create("sandbox-kernel:base", ["rm", file], entrypoint=[], user="0:0")
+    try:
+        of_another.start()
+        assert of_another.wait()["StatusCode"] == 0
+        label = f"LABEL {image_build.BYTECODE_LABEL}=of-another"
+        of_another.commit(*tag.split(":"), changes="\n".join([*image_build.SETTINGS, label]))
+    finally:
+        of_another.remove(force=True)
+    look = f"import marshal, os; print(len(marshal.load(open({file!r}, 'rb'))[1]), os.listdir('/opt/sandbox'))"
+    try:
+        said: list[str] = []
+        assert image_build.build("base", tag=tag, progress=said.append) == tag
+        assert "fitting" in said[-1]
+        now, base = client.images.get(tag), client.images.get("sandbox-kernel:base")
+        assert now.labels[image_build.DIGEST_LABEL] == base.labels[image_build.DIGEST_LABEL]
+        assert all(now.attrs["Config"][name] == base.attrs["Config"][name] for name in ("Env", "WorkingDir", "Cmd"))
+        printed = client.containers.run(tag, ["python3", "-I", "-c", look], entrypoint=[], remove=True).decode()
+        assert printed.split(" ", 1)[0] == str(len(shipping.sources()))
+        assert "build" not in printed
+        assert image_build.build("base", tag=tag, progress=said.append) == tag
+        assert "up to date" in said[-1]
+    finally:
+        client.images.remove(tag, force=True)
 
 
 @pytest.fixture
