@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ..config.setting import Setting
 from ..config.sources import CONFIG_NAME
-from ..config.table import GROUPS as SETTING_GROUPS
+from ..config.table import groups
 
 WIDTH = 100
 """Columns at most, as in a terminal beside an editor."""
@@ -133,7 +133,7 @@ def below(
     parts = [_examples(examples), _exit_codes(exit_codes), *([more] if more else [])]
     if settings:
         parts.append(f"settings:\n{_paragraph(SOURCES)}")
-        for title, group in SETTING_GROUPS.items():
+        for title, group in groups().items():
             explained = [setting for setting in group if not shown or setting.name in shown]
             parts += [f"{title}:\n" + "".join(map(_setting, explained))] if explained else []
     return "\n".join(parts)

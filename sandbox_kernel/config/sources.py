@@ -28,7 +28,7 @@ from .table import SETTINGS
 
 __all__ = ["SETTINGS", "merged"]
 
-LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.values() if one.is_limit and one.scope == "sandbox")
+LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.own.values() if one.is_limit and one.scope == "sandbox")
 """The limits that a sandbox is made with; all others are kept by the session."""
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
@@ -178,7 +178,7 @@ def resolve(values: Mapping[str, object]) -> Settings:
     """Check `values`, keyed by the names of `SETTINGS`, and fill in those of their preset, and the defaults."""
     checked = {name: SETTINGS[name].form(name, value) for name, value in filled(values).items()}
     settings = changed(Settings(), dict.fromkeys(FOLDERS_IN_MEMORY, 0) | checked)
-    for module in index.settings_of():
+    for module in index.settings_with(checked):
         if hasattr(module, "check"):
             module.check(settings)
     if settings.plugins or settings.kernel != PYTHON_KERNEL:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from ..core import time_zone
 from ..core.model import GIB, KERNEL_NAME, KIB, MIB
@@ -17,11 +18,7 @@ MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
 
 
-def _of_plugins(title: str) -> tuple[Setting, ...]:
-    return tuple(setting for module in index.settings_of(title) for setting in module.SETTINGS)
-
-
-GROUPS: dict[str, tuple[Setting, ...]] = {
+OWN: dict[str, tuple[Setting, ...]] = {
     "By need": (
         Setting(
             "preset",
@@ -30,7 +27,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "place. Beside a value of a config file, the stricter of both counts.",
             scope="process",
         ),
-        *_of_plugins("By need"),
     ),
     "Where cells run": (
         Setting(
@@ -73,9 +69,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "Empty: UTC. A zone that the image does not know is refused at the start; the default images know all.",
             scope="sandbox",
         ),
-        *_of_plugins("Where cells run"),
     ),
-    "Warm sandboxes": _of_plugins("Warm sandboxes"),
+    "Warm sandboxes": (),
     "What a session may use": (
         Setting(
             "memory",
@@ -257,11 +252,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "folder.",
         ),
     ),
-    "Data": _of_plugins("Data"),
-    "Kubernetes": _of_plugins("Kubernetes"),
-    "Network": _of_plugins("Network"),
-    "Packages": _of_plugins("Packages"),
-    "Screen and monitor": _of_plugins("Screen and monitor"),
+    "Data": (),
+    "Kubernetes": (),
+    "Network": (),
+    "Packages": (),
+    "Screen and monitor": (),
     "Names and records": (
         Setting(
             "display_name",
@@ -283,10 +278,40 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "Plugins of other packages that take part in each session (docs/write-a-plugin.md). They run on the host.",
             singular="plugin",
         ),
-        *_of_plugins("Names and records"),
     ),
 }
 
-GROUPS = {title: group for title, group in GROUPS.items() if group}
-"""Without the groups of plugins that are not here."""
-SETTINGS: dict[str, Setting] = {setting.name: setting for group in GROUPS.values() for setting in group}
+"""Those that are no plugin's. All of a group are in `groups`."""
+
+
+def groups() -> dict[str, tuple[Setting, ...]]:
+    """Return all settings by the titles that they are listed below, without groups of plugins that are not here."""
+    whole = {
+        title: (*own, *(setting for module in index.settings_of(title) for setting in module.SETTINGS))
+        for title, own in OWN.items()
+    }
+    return {title: group for title, group in whole.items() if group}
+
+
+class SettingsByName(Mapping[str, Setting]):
+    """All settings. A plugin's are read when one of them is asked for: a start that names none imports no plugin's."""
+
+    def __init__(self) -> None:
+        self.own = {setting.name: setting for group in OWN.values() for setting in group}
+        """Those that are no plugin's."""
+        self._read = dict(self.own)
+
+    def __getitem__(self, name: str) -> Setting:
+        if name not in self._read:
+            for module in index.settings_with([name]):
+                self._read |= {setting.name: setting for setting in module.SETTINGS}
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (setting.name for group in groups().values() for setting in group)
+
+    def __len__(self) -> int:
+        return sum(map(len, groups().values()))
+
+
+SETTINGS = SettingsByName()

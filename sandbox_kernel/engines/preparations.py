@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.model import Inside, Settings
 from ..plugins import index
-from ..plugins.api import Preparation
+
+if TYPE_CHECKING:
+    from ..plugins.api import Preparation
 
 NOTHING: Mapping[str, Any] = {}
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.codes import Code, UsageCode, find
 from ..core.errors import ConfigurationError
 from ..core.model import PYTHON_KERNEL, Settings
-from .api import Plugin
+
+if TYPE_CHECKING:
+    from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run", "submit", "result"),
@@ -89,7 +91,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "wasm": ("undo", "fuel"),
 }
 """Those that have settings, each with the names of these; its module `settings` has their `SETTINGS`, the title of
-their `GROUP`, and `check`, if they have to fit to others."""
+their `GROUP`, and `check`, if they have to fit to others. It is loaded where one of them is given."""
 SERVICES: dict[str, dict[str, object]] = {
     "screen": {"screen": "off"},
     "monitor": {"monitor": None, "trace": None},
@@ -202,6 +204,13 @@ def settings_of(title: str | None = None) -> Iterator[Any]:
                 yield module
 
 
+def settings_with(names: Iterable[str]) -> Iterator[Any]:
+    """Yield the modules `settings` of those of our plugins that have one of these settings."""
+    for name in {with_setting(each) for each in names}:
+        if name is not None and is_here(name):
+            yield import_module(f"{__package__}.{name}.settings")
+
+
 def with_setting(name: str) -> str | None:
     """Return the plugin of ours that has a setting, be it here or not."""
     return next((plugin for plugin, names in SETTINGS.items() if name in names), None)
@@ -308,6 +317,8 @@ def _of_another_package(what: str, word: str, names: Callable[[Plugin], Sequence
 def _others() -> tuple[list[Plugin], list[str]]:
     """Return the plugins of other packages, and what is wrong with those that cannot be used."""
     from importlib.metadata import entry_points
+
+    from .api import Plugin
 
     found: list[Plugin] = []
     unusable: list[str] = []

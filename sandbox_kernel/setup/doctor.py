@@ -395,7 +395,7 @@ def kernelspec_row(
         problem = _problem_of(list(spec.argv), spec.interrupt_mode)
     except SandboxError as error:
         problem = str(error)
-        if isinstance(error, ConfigurationError) and error.setting in SETTINGS:
+        if isinstance(error, ConfigurationError) and error.setting and error.setting in SETTINGS:
             problem = f"its setting {error.setting} is refused: {problem}"
             anew = f"{anew}, and another {SETTINGS[error.setting].flag} if it is to have one"
     if problem:

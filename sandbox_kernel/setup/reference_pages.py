@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ..config.presets import PRESETS
 from ..config.setting import Setting
-from ..config.table import GROUPS
+from ..config.table import groups
 from ..core.codes import Code, Survived
 from ..core.remedies import wrapped
 
@@ -61,7 +61,7 @@ def settings_page() -> str:
         SETTINGS_HEAD
         + PRESETS_HEAD
         + "".join(map(_preset, PRESETS))
-        + "".join(f"\n## {title}\n\n{_table(group)}" for title, group in GROUPS.items())
+        + "".join(f"\n## {title}\n\n{_table(group)}" for title, group in groups().items())
         + SETTINGS_FOOT
     )
 

@@ -149,6 +149,22 @@ def test_refused(case: str) -> None:
     assert caught.value.fault == "configuration"
 
 
+@pytest.mark.parametrize(
+    ("words", "plugins"),
+    [([], []), (["--memory", "1G"], []), (["--screen", "warn"], ["screen"]), (["--undo", "off"], ["wasm"])],
+)
+def test_a_start_reads_the_settings_of_those_plugins_alone_that_it_names(words: list[str], plugins: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from sandbox_kernel.config.sources import SETTINGS, from_argv\n"
+        "from_argv(sys.argv[1:])\n"
+        "print(*(name.split('.')[2] for name in sys.modules if name.endswith('.settings')))\n"
+        "print(len(SETTINGS), len([*SETTINGS]), len({*SETTINGS}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [" ".join(plugins), f"{len(SETTINGS)} {len(SETTINGS)} {len(SETTINGS)}"]
+
+
 def test_nothing_given_is_the_default() -> None:
     """Without arguments, keywords and files, the settings are the model's own defaults."""
     assert config.from_keywords() == Settings() == config.from_argv([])[1]
