@@ -99,14 +99,15 @@ def build(
     stages = [replace(stage, tag=_at_home(stage.tag, home)) for stage in stages]
     with engine_errors(), closing(engine_setup.connect(status.host, seconds=SILENCE_SECONDS)) as client:
         builder = Builder(client, Steps(progress), home)
-        if force or not builder.is_current(stages[-1]):
-            with alone(image_wheels.cache(), builder.steps):
-                builder.run(stages, KINDS[kind], force=force, others_stay=tag is not None)
-        elif not builder.is_fit(stages[-1]):
-            with alone(image_wheels.cache(), builder.steps):
-                builder.refit(stages[-1])
-        else:
+        is_current = not force and builder.is_current(stages[-1])
+        if is_current and builder.is_fit(stages[-1]):
             builder.steps(f"the image {stages[-1].tag} is up to date")
+            return stages[-1].tag
+        with alone(image_wheels.cache(), builder.steps):
+            if is_current:
+                builder.refit(stages[-1])
+            else:
+                builder.run(stages, KINDS[kind], force=force, others_stay=tag is not None)
     return stages[-1].tag
 
 
@@ -158,12 +159,12 @@ def build_files(ready: image_wheels.Wheels) -> dict[str, Path | bytes]:
     files: dict[str, Path | bytes] = {f"wheels/{path.name}": path for path in ready.files}
     files |= {name: brought("images") / name for name in RECIPE_FILES}
     # No part of the digest: an image of another version works as well, and compiles it at each start.
-    return files | {"shipped.json": shipped(), "requirements.txt": ready.requirements.encode()}
+    return files | {"shipped.json": shipped().encode(), "requirements.txt": ready.requirements.encode()}
 
 
-def shipped() -> bytes:
+def shipped() -> str:
     """Return what a sandbox is sent at its start, for its image to have the bytecode."""
-    return json.dumps(shipping.sources()).encode()
+    return json.dumps(shipping.sources())
 
 
 class Builder:
@@ -213,13 +214,13 @@ class Builder:
 
     def is_fit(self, stage: Stage) -> bool:
         """Say whether the image of a stage has the bytecode of what this version sends to a sandbox."""
-        return self._label(stage, BYTECODE_LABEL) == _digest(shipped().decode())
+        return self._label(stage, BYTECODE_LABEL) == _digest(shipped())
 
     def refit(self, stage: Stage) -> None:
         """Write that bytecode anew, into a layer above: another version of this package made the image."""
         made = self._container(stage.tag, ["-B", "-c", REFIT], stage.tag)
         with self._replacing(stage.tag), self.steps.during(f"fitting {stage.tag} to this version"), made as container:
-            self._send(container, {"warm.py": brought("images") / "warm.py", "shipped.json": shipped()})
+            self._send(container, {"warm.py": brought("images") / "warm.py", "shipped.json": shipped().encode()})
             self._run_recipe(container, stage.tag)
             self._commit(container, stage)
 
@@ -381,7 +382,7 @@ def engine_errors() -> Iterator[None]:
 
 def _changes(stage: Stage) -> list[str]:
     """Return what an image is said to be, as lines of a Dockerfile."""
-    labels = f"LABEL {DIGEST_LABEL}={stage.digest}", f"LABEL {BYTECODE_LABEL}={_digest(shipped().decode())}"
+    labels = f"LABEL {DIGEST_LABEL}={stage.digest}", f"LABEL {BYTECODE_LABEL}={_digest(shipped())}"
     return [*SETTINGS, *labels]
 
 
