@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.policy import html, mime, terminal
+from sandbox_kernel.container import wire
+from sandbox_kernel.core.errors import ProtocolError
+from sandbox_kernel.core.model import OutputMode
+from sandbox_kernel.policy import html, mime, protocol, terminal
 from sandbox_kernel.policy.json_check import MAX_DEPTH, NotPlainError, plain
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.slow_text import MAX_WORD, EndlessWords
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.examples import examples
+from tests.support.policy.messages import message as message_of
 
 PIECES = ["a", "\n", "\x1b", "[", "3", "1", "m", "\x1b[31m", "\x85", "é", "ж", "ก", "\u0301", "\ud800", "\x07"]
 TEXT = st.lists(st.sampled_from(PIECES)).map("".join)
@@ -176,3 +184,43 @@ def test_a_table_that_somebody_changed_is_shown_as_the_sanitiser_shows_it(start:
         (quick, notes), (slow, others) = (shown(source, patch, quick=quick) for quick in (True, False))
     assert quick == slow
     assert list(notes) == list(others)
+
+
+IN_ORDER: dict[str, dict[str, Any]] = {
+    "execute_result": {"data": {"text/plain": "x"}, "metadata": {}, "transient": {}, "execution_count": 1},
+    "display_data": {"data": {"text/plain": "x"}, "metadata": {}, "transient": {}},
+    "execute_input": {"code": "x", "execution_count": 1},
+    "execute_reply": {"status": "ok", "execution_count": 1, "user_expressions": {}, "payload": []},
+}
+"""What passes at a look, by its type."""
+ODD = st.sampled_from([None, True, False, 0, -1, 1.5, 1 << 40, "", "<b>", [], [1], {}, {"__proto__": 1}, {"a": "\x1b"}])
+
+
+@pytest.mark.parametrize("kind", IN_ORDER)
+@pytest.mark.parametrize("mode", ["safe", "strict"])
+@examples(200)
+@given(data=st.data())
+def test_a_message_that_passes_at_a_look_is_what_the_filter_makes_of_it(
+    kind: str, mode: OutputMode, data: st.DataObject
+) -> None:
+    content = copy.deepcopy(IN_ORDER[kind])
+    names = st.lists(st.sampled_from([*content, "other", "text/plain"]), max_size=2)
+    for name in data.draw(names):
+        inside = content.get("data") if name == "text/plain" else content
+        if isinstance(inside, dict):
+            inside[name] = data.draw(ODD)
+    header = {"msg_id": "m1", "msg_type": kind}
+    parts = [json.dumps(part).encode() for part in (header, {"msg_id": "c1"}, {}, content)]
+    try:
+        message = protocol.decode(wire.SHELL if kind == "execute_reply" else wire.IOPUB, parts)
+    except ProtocolError:
+        return  # it does not come so far
+    at_a_look = OutputPolicy(mode).apply(message).message
+    filtered = OutputPolicy(mode).apply(dataclasses.replace(message, plain=False)).message
+    assert repr(at_a_look) == repr(filtered).replace("plain=False", f"plain={message.plain}")
+
+
+@pytest.mark.parametrize("kind", IN_ORDER)
+def test_what_passes_at_a_look_is_not_even_copied(kind: str) -> None:
+    sent = dataclasses.replace(message_of(kind, IN_ORDER[kind]), plain=True)
+    assert OutputPolicy("safe").apply(sent).message is sent
