@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, TypeGuard
 
 from ..core.codes import OutputCode
 from . import terminal
+from .budget import MAX_COMMS
 from .cell_errors import error
-from .json_check import count, mapped, plain
+from .json_check import count, is_id, mapped, plain
 from .mime import Bundles
 from .verdict import Notes, named
 
@@ -220,6 +222,38 @@ def debugged(content: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     return dict(result)
 
 
+def comm_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
+    """Return the open comms; a front end asks the kernel about each of them at once."""
+    listed = content.get("comms")
+    comms = listed if isinstance(listed, dict) else {}
+    kept = {
+        name: {"target_name": terminal.clean(comm["target_name"])}
+        for name, comm in islice(comms.items(), MAX_COMMS)
+        if is_id(name) and isinstance(comm, dict) and isinstance(comm.get("target_name"), str)
+    }
+    if len(kept) < len(comms):
+        notes.add(OutputCode.COMMS_LISTED, count=len(comms) - len(kept), most=MAX_COMMS)
+    return {**_status(content), "comms": kept}
+
+
+def subshell(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
+    """Return the id of a subshell, if there is one; a front end writes it into the headers of its requests."""
+    kept = _subshells([content["subshell_id"]] if "subshell_id" in content else [], notes)
+    return {**_status(content), **({"subshell_id": kept[0]} if kept else {})}
+
+
+def subshells(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
+    listed = content.get("subshell_id")
+    return {**_status(content), "subshell_id": _subshells(listed if isinstance(listed, list) else [], notes)}
+
+
+def _subshells(listed: list[Any], notes: Notes) -> list[str]:
+    kept = [name for name in listed[:MAX_COMMS] if is_id(name)]
+    if len(kept) < len(listed):
+        notes.add(OutputCode.SUBSHELL_IMPROPER)
+    return kept
+
+
 def other(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     """A reply without markup in it."""
     return dict(texts(plain(content)))
@@ -259,6 +293,9 @@ REPLIES: Mapping[str, Filter] = {
     "kernel_info_reply": kernel_info,
     "debug_reply": debug,
     "history_reply": history,
-    "comm_info_reply": other,
+    "comm_info_reply": comm_info,
+    "create_subshell_reply": subshell,
+    "delete_subshell_reply": subshell,
+    "list_subshell_reply": subshells,
     "usage_reply": other,
 }

@@ -208,7 +208,7 @@ def test_a_message_that_passes_at_a_look_is_what_the_filter_makes_of_it(
     for name in data.draw(names):
         inside = content.get("data") if name == "text/plain" else content
         if isinstance(inside, dict):
-            inside[name] = data.draw(ODD)
+            inside[name] = copy.deepcopy(data.draw(ODD))
     header = {"msg_id": "m1", "msg_type": kind}
     parts = [json.dumps(part).encode() for part in (header, {"msg_id": "c1"}, {}, content)]
     try:
