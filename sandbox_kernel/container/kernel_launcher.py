@@ -35,6 +35,12 @@ else:
 
 REGISTER_SECONDS = 10.0
 """How long a thread of the kernel waits for its main thread at most; it takes a millisecond."""
+WATCH = "_watch_pipe_fd"
+"""What reads one of ipykernel's streams, in a thread of its own."""
+PIPE_BYTES = 1 << 16
+"""What a pipe holds, so that one read empties it."""
+TAKE_SECONDS = 1.0
+"""How long the end of a request waits at most for the thread that reads the same pipe."""
 
 
 BYTECODE = "/opt/sandbox/home/.cache/kernel-bytecode"
@@ -126,10 +132,14 @@ def main(
     application: Any = kernelapp.IPKernelApp
     with suppress(ImportError, AttributeError):  # another version of ipykernel has it otherwise
         load_debugpy_when_asked()
+    read_last: Callable[[Any], object] = id
+    with suppress(ImportError, AttributeError):
+        read_last = read_raw_outputs()
     for line in before:
         exec(line, {"__name__": "before"})  # noqa: S102 (the host's)
 
     def run_lines(shell: Any) -> None:
+        read_last(shell.kernel)
         run(lines, shell, compiled)
         complete()
         forget()
@@ -300,6 +310,58 @@ def keep_folder(kernel: Any) -> None:
                 os.chdir = change
 
     kernel.do_execute = executes
+
+
+def read_raw_outputs() -> Callable[[Any], None]:
+    """Have what programs write to descriptors 1 and 2 be among the outputs of the cell that ran them.
+
+    ipykernel has a thread for each of the two read them, which a busy machine may let run only after the cell's end.
+    Return what has a kernel read them itself at the end of each request. It takes no more than was there: a program may
+    go on writing.
+    """
+    from select import select
+
+    from ipykernel.iostream import OutStream
+
+    turn = threading.Lock()
+
+    def take(self: Any) -> bool:
+        if self.closed or not turn.acquire(timeout=TAKE_SECONDS):
+            return False
+        try:
+            if not select([self._fid], [], [], 0)[0]:
+                return False
+            data = os.read(self._fid, PIPE_BYTES)
+            self.write(data.decode(errors="replace"))
+            os.write(self._original_stdstream_copy, data)  # where ipykernel writes it, too
+            return True
+        finally:
+            turn.release()
+
+    def watch(self: Any) -> None:
+        try:
+            while select([self._fid], [], []) and self._should_watch:
+                take(self)
+        except Exception:
+            self._exc = sys.exc_info()
+
+    def read_last(kernel: Any) -> None:
+        streams: list[Any] = [one for one in (sys.stdout, sys.stderr) if getattr(one, "_fid", None) is not None]
+        end = getattr(kernel, "post_handler_hook", int)
+
+        def ends() -> None:
+            try:
+                end()
+            finally:
+                for one in streams:
+                    if take(one):
+                        one.flush()  # a cell may have put another stream in its place
+
+        kernel.post_handler_hook = ends
+
+    getattr(OutStream, WATCH)  # another version has it otherwise
+    setattr(OutStream, WATCH, watch)
+    return read_last
 
 
 def run(lines: list[str], shell: Any, compiled: Callable[[str, str, str], Any] = compile) -> None:

@@ -280,6 +280,15 @@ def test_a_thread_that_prints_late_still_finds_its_cell(kernel: Kernel) -> None:
     assert published(kernel.client, message_id, "stream")["content"]["text"].startswith("late")
 
 
+def test_what_a_program_writes_is_the_cell_s_that_ran_it(kernel: Kernel) -> None:
+    """The end of a cell reads it: here ipykernel's own threads for that have ended at the first line."""
+    kernel.run("import os, sys\nfor each in (sys.stdout, sys.stderr): each._should_watch = False")
+    kernel.run("os.system('echo last words; echo and these >&2')")
+    for number in range(3):
+        result = kernel.run(f"os.system('echo {number}; echo {number} >&2')")
+        assert (result.text("stdout"), result.text("stderr")) == (f"{number}\n", f"{number}\n")
+
+
 def test_widgets_answer_through_comms(kernel: Kernel) -> None:
     """A slider opens its comms; a move made in the front end reaches the callback, whose output comes back."""
     code = (

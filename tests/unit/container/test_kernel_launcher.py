@@ -1,4 +1,4 @@
-"""How a kernel begins: what it imports, and that none of its threads uses a socket while another one does."""
+"""How a kernel begins: what it imports, what its threads do meanwhile, and what it reads of programs."""
 
 from __future__ import annotations
 
@@ -214,3 +214,49 @@ def test_another_version_of_the_clients_is_loaded_as_a_whole(monkeypatch: pytest
     monkeypatch.syspath_prepend(str(tmp_path))
     assert kernel_launcher.defer_clients() is int
     assert kernel_launcher.CLIENTS not in sys.modules
+
+
+RAW = """
+import os, select, subprocess, sys, threading
+from types import SimpleNamespace
+
+import zmq
+from ipykernel.iostream import IOPubThread, OutStream
+from jupyter_client.session import Session
+
+from sandbox_kernel.container.kernel_launcher import PIPE_BYTES, read_raw_outputs
+
+read_last, sent = read_raw_outputs(), []
+threading.Thread.start = lambda self: None  # a machine so busy that the thread that reads never runs
+socket = SimpleNamespace(context=zmq.Context.instance(), send_multipart=lambda message, **_: sent.append(message))
+sys.stdout = OutStream(Session(), IOPubThread(socket), "stdout", watchfd="force")
+kernel = SimpleNamespace(post_handler_hook=lambda: print("handled"))
+if sys.argv[1] == "read last":
+    read_last(kernel)
+
+
+def published():
+    kernel.post_handler_hook()
+    sys.stdout.flush()
+    said = b"".join(part for message in sent for part in message)
+    sent.clear()
+    return said
+
+
+os.system("echo a program")
+said = published()
+print(b"handled" in said, b"a program" in said, b"a program" in published(), file=sys.stderr)
+with subprocess.Popen(["yes", "on and on"]) as writer:
+    select.select([sys.stdout._fid], [], [], 30)
+    said = published()
+    writer.kill()
+print(b"on and on" in said, len(said) < 2 * PIPE_BYTES, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("how", "read"), [("read last", "True"), ("as ipykernel does", "False")])
+def test_what_programs_wrote_is_published_at_the_end_of_the_request(how: str, read: str) -> None:
+    """And no more of a program that writes on than a pipe holds."""
+    words = [sys.executable, "-c", RAW, how]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.splitlines() == [f"True {read} False", f"{read} True"]
