@@ -41,6 +41,10 @@ SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
 LAST_READS = 256
 """Bytes of a dead kernel's last unread output."""
+LONE_SECONDS = 0.1
+"""How long it is not told that something else than the host killed the kernel. A machine or an engine that goes ends
+the processes of a sandbox one after the other in any order: the end of this one is the truth then, and files are lost.
+"""
 QUIET_ANSWERS, LATE_SECONDS = 3, 10.0
 """Answers of a kernel in a row, without an output before them, after which no more of a cell comes. It is asked for no
 longer than that.
@@ -58,6 +62,8 @@ class Agent:
         self.pending_bytes = 0
         self.parked = self.resuming = False
         self.dying: Kernel | None = None
+        self.stopped: Kernel | None = None
+        """The kernel that the host wanted ended."""
         self.held: list[tuple[int, Sequence[bytes]]] = []
         self.kernels = 1
         self.kernel = kernel
@@ -190,6 +196,8 @@ class Agent:
                 self.dying = None
                 self.held.clear()  # of a session that is over
             return
+        if kernel is not self.stopped and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            time.sleep(LONE_SECONDS)
         self.event(
             "kernel_exited",
             number=kernel.number,
@@ -271,6 +279,7 @@ class Agent:
             self.signal(self.kernel, int(request["signal"]))
             return {"ok": True}, b""
         if op == "stop_kernel":
+            self.stopped = self.kernel
             self.stop_kernel()
             return {"ok": True}, b""
         if op == "start_kernel":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -90,6 +93,32 @@ def test_what_has_come_leaves_when_its_kernel_is_gone(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "kill", lambda *_: None)
     one.release(kernel, 0)
     assert last.left == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "waits"),
+    [(signal.SIGKILL, False, True), (signal.SIGKILL, True, False), (11, False, False), (768, False, False)],
+    ids=["killed by something else", "killed for the host", "a crash", "its own end"],
+)
+def test_a_kernel_is_said_to_be_killed_if_the_sandbox_is_not(
+    status: int, asked: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends a sandbox process by process, the kernel first, is told as the end of the sandbox alone."""
+    one = one_with()
+    kernel: Any = one.kernel
+    kernel.close, kernel.tail, kernel.pid, kernel.sockets = lambda: None, b"", 2, {}
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    monkeypatch.setattr(os, "waitpid", lambda *_: (2, status))
+
+    def end_comes(_: float) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(time, "sleep", end_comes)
+    if asked:
+        one.command("stop_kernel", {}, b"")
+    with pytest.raises(SystemExit) if waits else contextlib.nullcontext():
+        one.reap()
+    assert bool(one.pending) is not waits
 
 
 def test_a_long_header_is_looked_through_by_nobody() -> None:
