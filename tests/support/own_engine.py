@@ -72,10 +72,13 @@ class OwnEngine:
         self.process.send_signal(signal.SIGTERM)
 
     def crash(self) -> None:
-        """End everything at once: engine, containerd, shims, and what ran in the containers."""
+        """End everything at once: engine, containerd, shims, and what ran in the containers.
+
+        Each process goes before those that it started: an agent whose kernel went first would tell of that.
+        """
         victims = self.processes()
         victims += [child for process in victims for child in process.children(recursive=True)]
-        for process in set(victims):
+        for process in dict.fromkeys(victims):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.ended()
