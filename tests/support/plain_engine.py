@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sandbox_kernel.core.codes import EndCode, Survived
@@ -21,10 +22,16 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import ExitReason, SandboxSpec
 from sandbox_kernel.engines.attestation import checks, demand
 from sandbox_kernel.engines.base import AttestationCheck, Handover, Inspection
+from tests.support.patience import until
 
 SESSION = "PLAIN_ENGINE_SESSION"
 """The variable by which a look from outside tells whose process it is."""
 TAIL = 8192
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a child is over, which is left to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class PlainEngine:
@@ -51,6 +58,9 @@ class PlainEngine:
             raise EngineError(f"it does not start: {error.strerror}".lower()) from error
         finally:
             theirs.close()
+        # Popen returns when the program's descriptors are closed; a moment later, Linux has its environment. By that it
+        # is found, and without it nobody would see that it is there.
+        await until(lambda: Path(f"/proc/{process.pid}/environ").read_bytes() or has_ended(process.pid))
         process.returncode = 0  # its end is awaited here, by its pidfd
         mine.sendall(spec.program)
         return PlainContainer(process.pid, spec.session_id, mine, errors)
