@@ -332,6 +332,8 @@ def read_raw_outputs() -> Callable[[Any], None]:
             if not select([self._fid], [], [], 0)[0]:
                 return False
             data = os.read(self._fid, PIPE_BYTES)
+            if not data:  # a cell has closed both of its ends that are written to
+                self._should_watch = False
             self.write(data.decode(errors="replace"))
             os.write(self._original_stdstream_copy, data)  # where ipykernel writes it, too
             return True
