@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from .core.errors import SandboxError as SandboxError
     from .core.errors import SandboxPaused as SandboxPaused
     from .core.version import __version__ as __version__
-    from .plugins.tools.tools import Tool as Tool  # type: ignore[import-not-found, unused-ignore]
-    from .plugins.tools.tools import Tools as Tools  # type: ignore[import-not-found, unused-ignore]
+    from .plugins.charts.charts import BarChart as BarChart
+    from .plugins.charts.charts import BoxAndWhiskerChart as BoxAndWhiskerChart
+    from .plugins.charts.charts import Chart as Chart
+    from .plugins.charts.charts import ChartType as ChartType
+    from .plugins.charts.charts import LineChart as LineChart
+    from .plugins.charts.charts import PieChart as PieChart
+    from .plugins.charts.charts import ScaleType as ScaleType
+    from .plugins.charts.charts import ScatterChart as ScatterChart
+    from .plugins.charts.charts import SuperChart as SuperChart
+    from .plugins.tools.tools import Tool as Tool
+    from .plugins.tools.tools import Tools as Tools
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
-    from .sdk.charts import BarChart as BarChart
-    from .sdk.charts import BoxAndWhiskerChart as BoxAndWhiskerChart
-    from .sdk.charts import Chart as Chart
-    from .sdk.charts import ChartType as ChartType
-    from .sdk.charts import LineChart as LineChart
-    from .sdk.charts import PieChart as PieChart
-    from .sdk.charts import ScaleType as ScaleType
-    from .sdk.charts import ScatterChart as ScatterChart
-    from .sdk.charts import SuperChart as SuperChart
     from .sdk.client import AsyncSandbox as AsyncSandbox
     from .sdk.commands import PtySize as PtySize
     from .sdk.execution import Execution as Execution
@@ -85,11 +85,7 @@ _PLACES = {
         "SandboxPaused",
     ),
     "core.version": ("__version__",),
-    "plugins.tools.tools": ("Tool", "Tools"),
-    "core.behaviour": ("Behaviour", "BehaviourRow"),
-    "sdk.blocking": ("Sandbox",),
-    "sdk.callbacks": ("Prompt",),
-    "sdk.charts": (
+    "plugins.charts.charts": (
         "BarChart",
         "BoxAndWhiskerChart",
         "Chart",
@@ -100,25 +96,16 @@ _PLACES = {
         "ScatterChart",
         "SuperChart",
     ),
+    "plugins.tools.tools": ("Tool", "Tools"),
+    "core.behaviour": ("Behaviour", "BehaviourRow"),
+    "sdk.blocking": ("Sandbox",),
+    "sdk.callbacks": ("Prompt",),
     "sdk.client": ("AsyncSandbox",),
     "sdk.commands": ("PtySize",),
     "sdk.file_copies": ("Progress",),
-    "sdk.folder_entries": (
-        "EntryInfo",
-        "FileInfo",
-        "FileType",
-        "FilesystemEvent",
-        "FilesystemEventType",
-    ),
-    "sdk.execution": (
-        "Execution",
-        "ExecutionError",
-        "Logs",
-    ),
-    "sdk.running_command": (
-        "CommandResult",
-        "ProcessInfo",
-    ),
+    "sdk.folder_entries": ("EntryInfo", "FileInfo", "FileType", "FilesystemEvent", "FilesystemEventType"),
+    "sdk.execution": ("Execution", "ExecutionError", "Logs"),
+    "sdk.running_command": ("CommandResult", "ProcessInfo"),
     "sdk.result": ("Result",),
     "sdk.output_text": ("OutputMessage",),
     "sdk.values": (

@@ -106,7 +106,7 @@ SERVICES: dict[str, dict[str, object]] = {
 One without settings takes part where a caller gives it something.
 """
 REQUIRES: dict[str, tuple[str, ...]] = {
-    "frameworks": ("tools",),
+    "frameworks": ("charts", "tools"),
     "packages": ("tools",),
     "qemu": ("bubblewrap",),
     "serve": ("mcp", "tools"),

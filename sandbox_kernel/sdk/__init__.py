@@ -1,7 +1,6 @@
 """An entry point: a session in the caller's own process, with and without `await`.
 
 - `output_text`: Text that is more than text: what a cell printed, and JSON.
-- `charts`: What a figure shows, as values.
 - `result`: One result of a cell.
 - `execution`: What `run_code` brings back, and how it is put together from messages.
 - `callbacks`: The functions that a caller gives along: plain or async, and none can lose a cell.

@@ -2,6 +2,7 @@
 
 - `plugin`: What this plugin adds.
 - `chart_data`: The data of a figure, rebuilt on the host: it is an output as any other.
+- `charts`: The same as values: a class for each kind of chart.
 
 Package: `inside` (what reads the figure, in the kernel).
 """

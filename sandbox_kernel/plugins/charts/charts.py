@@ -1,6 +1,6 @@
 """What a figure shows, as values: a class for each kind of chart, by the names people know from hosted interpreters.
 
-Made of the JSON that the plugin `charts` builds again, in whatever mode the outputs are.
+Made of the JSON that `chart_data` builds again, in whatever mode the outputs are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..plugins import index
+from .chart_data import checked
 
 Place = str | float | None
 """On an axis: a number, the text of a category or of a time (ISO 8601), None where the data had no number."""
@@ -94,8 +94,7 @@ class Chart:
     @staticmethod
     def parse(value: object) -> Chart | None:
         """Return the chart that JSON describes, None if it describes none."""
-        rule = index.rule_of(index.CHART)
-        described = None if rule is None else rule(value)
+        described = checked(value)
         return None if described is None else _chart(described)
 
     def to_dict(self) -> dict[str, Any]:
