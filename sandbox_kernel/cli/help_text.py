@@ -16,7 +16,7 @@ WIDTH = 100
 """Columns at most, as in a terminal beside an editor."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
+    "Getting ready": ("setup", "build", "install", "uninstall"),
     "Running code without a front end": (),
     "Records": (),
     "Checking and maintaining": ("ps", "reap", "settings", "codes", "docs", "completion"),
@@ -43,12 +43,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "uninstall": {
         "sandbox-kernel uninstall": "the kernel that setup installed",
         "sandbox-kernel uninstall --user --name sandbox-8g": "a kernel with a name",
-    },
-    "doctor": {
-        "sandbox-kernel doctor": "what is wrong, and how to repair it",
-        "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
-        "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
-        "sandbox-kernel doctor --matrix": "which engines serve on this machine, and what stops the others",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {

@@ -189,7 +189,6 @@ def parser(*others: Plugin, alone: str | None = None) -> Parser:
         help="have its notebooks run in one sandbox, that of this name; each has variables of its own",
     )
     _where(command("uninstall", subcommands.uninstall_kernelspec, settings=False), "remove it", NAME)
-    _doctor(command("doctor", subcommands.doctor))
     command("ps", subcommands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
     command("reap", subcommands.reap, shown=OF_AN_ENGINE).add_argument(
         "--follow", action="store_true", help="go on, and remove sandboxes as they end, until SIGTERM"
@@ -227,24 +226,6 @@ def _build(one: argparse.ArgumentParser) -> None:
     one.add_argument("--from-image", metavar="IMAGE", help="for bubblewrap: a root with the files of a Docker image")
     one.add_argument("--tag", help="a name for the image or the root")
     one.add_argument("--force", action="store_true", help="build even if it exists and is current")
-
-
-def _doctor(one: argparse.ArgumentParser) -> None:
-    from ..setup.install import NAME
-
-    one.add_argument("--name", default=NAME, help="the kernel to check, with its settings (default: %(default)s)")
-    one.add_argument("--json", action="store_true", help="print JSON")
-    one.add_argument("--details", action="store_true", help="list every protection, not only missing ones")
-    instead = one.add_mutually_exclusive_group()
-    instead.add_argument(
-        "--walls", action="store_true", help="show each engine and runtime instead, and whether it is installed"
-    )
-    instead.add_argument(
-        "--matrix",
-        action="store_true",
-        help="start a sandbox of each engine instead, and show which serve here, what stops the others, what changes "
-        "that, and the protections that each lacks",
-    )
 
 
 def _pages(one: argparse.ArgumentParser, what: str) -> None:

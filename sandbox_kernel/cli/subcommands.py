@@ -46,8 +46,8 @@ from ..engines.select import (
 )
 from ..plugins import index
 from ..policy.safe_text import columns, ours
-from ..setup.install import NAME, check, install, settings_in_order, uninstall
-from .help_text import FINE, WRONG
+from ..setup.install import NAME, check, install, uninstall
+from .help_text import FINE
 
 if TYPE_CHECKING:
     from ..setup.image_kernelspec import ImageKernelspec
@@ -162,7 +162,6 @@ def set_up(options: argparse.Namespace) -> int:
     The kernel is installed into the virtual environment, or for the user if there is none, unless a flag says where.
     """
     from ..setup import browser_wall
-    from ..setup.doctor import diagnose, table
 
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
@@ -178,14 +177,13 @@ def set_up(options: argparse.Namespace) -> int:
     if browser_wall.is_needed():
         user, prefix = _place(options)
         print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
-    rows = diagnose(check(options.values), name=options.name, folder=folder, line_by_line=False)
-    print("\n" + table(rows))
+    codes = [plugin.after_setup(options, folder) for plugin in index.plugins() if plugin.after_setup is not None]
     if "downloads" in options.values and "uploads" in options.values:
         print(
             f"\nFiles: what lies in the folder {options.values['uploads']!r} beside a notebook is there for its cells; "
             f"what they save appears in {options.values['downloads']!r}."
         )
-    return FINE if all(row.ok for row in rows) else WRONG
+    return max(codes, default=FINE)
 
 
 def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
@@ -306,39 +304,6 @@ def uninstall_kernelspec(options: argparse.Namespace) -> int:
     user, prefix = options.user, sys.prefix if options.sys_prefix else options.prefix
     print(f"Removed {uninstall(options.name, user=user, prefix=prefix)}")
     return FINE
-
-
-def doctor(options: argparse.Namespace) -> int:
-    """Check everything that a session needs, including a real start, and say how to repair what is wrong.
-
-    It uses the settings of the installed kernel. Settings given here replace them.
-    """
-    from ..setup.doctor import as_json, diagnose, table
-
-    if options.walls:
-        return _walls(options)
-    if options.matrix:
-        return _matrix(options)
-    rows = diagnose(settings_in_order(options.name, options.values), name=options.name, given=options.values)
-    print(as_json(rows) if options.json else table(rows, details=options.details))
-    return FINE if all(row.ok for row in rows) else WRONG
-
-
-def _walls(options: argparse.Namespace) -> int:
-    from ..setup.walls import as_json, as_text, survey
-
-    seen = asyncio.run(survey(check(options.values)))
-    print(as_json(seen) if options.json else as_text(seen))
-    return FINE if any(one.here for one in seen) else WRONG
-
-
-def _matrix(options: argparse.Namespace) -> int:
-    from ..setup.matrix import as_json, as_text, survey
-
-    settings = check(options.values)
-    rows = asyncio.run(survey(settings))
-    print(as_json(rows) if options.json else as_text(rows, settings))
-    return FINE if any(row.serves for row in rows) else WRONG
 
 
 def reap(options: argparse.Namespace) -> int:

@@ -37,4 +37,4 @@ class Wall:
     costs: str
     """Against a stock ipykernel, as `python -m benchmarks --engines` prints it; the page has all figures."""
     enforces: Mapping[str, WallCell] = field(default_factory=dict)
-    """What it enforces, by the codes of the rows of `setup.walls`: all but a plain "yes"."""
+    """What it enforces, by the codes of the rows of `plugins.doctor.walls`: all but a plain "yes"."""

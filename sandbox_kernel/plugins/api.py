@@ -18,6 +18,7 @@ from ..core.screen_findings import Finding
 if TYPE_CHECKING:
     import argparse
     import asyncio
+    from pathlib import Path
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
@@ -828,6 +829,9 @@ class Plugin:
     """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
     inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None
     """Say what it keeps on this user's disk besides sandboxes, by what `doctor` calls it; nothing of what is not."""
+    after_setup: Callable[[argparse.Namespace, Path], int] | None = None
+    """Does its part when `setup` ends, which had these options and installed a kernelspec in this folder; prints what
+    it did, and returns an exit code."""
     tidy: Callable[[Settings], str] | None = None
     """Remove of that what is too old, or was never finished, for `reap`; return what went, in words."""
     sdk: Callable[[SandboxHandle], Any] | None = None

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "charts": (),
     "contexts": (),
     "data": ("volumes",),
+    "doctor": ("doctor",),
     "file_messages": (),
     "frameworks": (),
     "inlining": (),

@@ -12,6 +12,5 @@ answers its clients itself is the package `serving`.
 - `lifecycle`: One container from its start to the name of its death.
 - `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.
 - `pauses`: The pauses of a session, and what bounds them.
-- `self_test`: A first cell, for those who look whether a machine does what it should.
 - `session`: What an entry point calls: cells in, messages out, one container after another, and its idle time.
 """

@@ -1,4 +1,4 @@
-"""What makes a machine ready: the engine, the images, the kernelspec, and whoever looks whether all is there.
+"""What makes a machine ready: the engine, the images and the kernelspec.
 
 - `engine_setup`: Is there an engine, and which commands bring one?
 - `command_steps`: Commands that end, and what people are told while something takes long.
@@ -8,8 +8,6 @@
 - `install`: The kernelspec.
 - `image_kernelspec`: What an image says of one of its kernels, for the kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
-- `doctor`: What a session needs of this machine, row by row, with remedies.
-- `walls`: Which engine and runtime is for whom, what each enforces, and which of them are here.
-- `matrix`: Which engines serve on this machine, what stops the others, and what each lacks.
+- `self_test`: A cell in a session of its own, for those who look at an image or a machine.
 - `reference_pages`: The pages of all settings and of all codes; codes also for a terminal.
 """

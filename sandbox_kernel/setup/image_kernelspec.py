@@ -85,8 +85,8 @@ def look(settings: Settings) -> ImageKernelspec:
         ImageMissing: The image has no such kernel, or there is no image.
         SandboxError: There is no sandbox to ask.
     """
-    from ..session import self_test
     from ..session.lifecycle import no_kernelspec
+    from . import self_test
 
     source = (PACKAGE / Path("container") / "kernelspecs.py").read_text(encoding="utf-8")
     code = f"{source}\n{LOOK}\njson.dumps(_look({settings.kernel!r}, {LOGO!r}, {MAX_LOGO_BYTES}))"

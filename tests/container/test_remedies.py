@@ -26,7 +26,7 @@ from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.remedies import of_system
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
-from sandbox_kernel.setup.doctor import DoctorCheck, kernelspec_row, promise_rows
+from sandbox_kernel.plugins.doctor.doctor import DoctorCheck, kernelspec_row, promise_rows
 from tests.support import ROOT
 from tests.support.kernels import eventually
 from tests.support.remedies import in_shell, only

@@ -33,7 +33,7 @@ BOUNDS = {
     "session.requests.machine": ("PATIENCE_SECONDS", "KILL_SECONDS"),
     "session.lifecycle": ("EXIT_SECONDS",),
     "session.agent_link": ("PING_SECONDS", "ANSWER_SECONDS"),
-    "setup.doctor": ("TOTAL_SECONDS",),
+    "plugins.doctor.doctor": ("TOTAL_SECONDS",),
     "setup.engine_setup": ("FIND_SECONDS",),
 }
 

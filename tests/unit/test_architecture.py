@@ -58,11 +58,11 @@ HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 
 BREACHES = {
     "layers": ("policy/json_check.py", "from ..session import agent_link"),
-    "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
-    "nucleus": ("setup/doctor.py", "from ..plugins.verify import examination_report"),
+    "entry-points": ("setup/install.py", "from ..kernel import proxy"),
+    "nucleus": ("setup/install.py", "from ..plugins.verify import examination_report"),
     "plugins": ("plugins/qemu/engine.py", "from ..bubblewrap import launch"),
     "wires": ("plugins/serve/librechat/cells.py", "from ..e2b import folders"),
-    "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
+    "seam": ("setup/install.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),
     "shipped": ("engines/attestation.py", "from ..container import agent_report"),
     "acyclic": ("files/file_rules.py", "from . import folder_sync"),

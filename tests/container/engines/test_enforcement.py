@@ -24,8 +24,8 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.bubblewrap import cgroups, users
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.bubblewrap.engine import no_layers
+from sandbox_kernel.plugins.doctor.walls import ENFORCED, all_walls, enforced
 from sandbox_kernel.plugins.verify.attack_program import table
-from sandbox_kernel.setup.walls import ENFORCED, all_walls, enforced
 from tests.attacks.escape.tools import Outcomes, run
 from tests.container.engines import test_contract
 from tests.support.engines import (

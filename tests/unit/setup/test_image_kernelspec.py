@@ -13,7 +13,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import SandboxDied, SandboxError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import brought
-from sandbox_kernel.session import self_test
+from sandbox_kernel.setup import self_test
 from sandbox_kernel.setup.image_kernelspec import MAX_LOGO_BYTES, ImageKernelspec, look
 
 

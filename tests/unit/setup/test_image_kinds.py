@@ -12,14 +12,10 @@ from typing import Any, get_args
 import pytest
 
 from sandbox_kernel.cli.program import parse
-from sandbox_kernel.core.codes import EndCode
-from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.engines.image_names import BY_NAME, Kind, build_command
 from sandbox_kernel.setup import image_build, image_kinds
 from sandbox_kernel.setup.command_steps import Steps
-from sandbox_kernel.setup.doctor import start_remedy
 from sandbox_kernel.setup.image_kinds import DEBIAN_PACKAGES, KINDS
 from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, WheelTarget
@@ -179,20 +175,3 @@ def test_what_is_missing_has_the_command_that_makes_just_that(name: str, engine:
     if command is not None:
         arguments = parse(shlex.split(command)[1:])
         assert (arguments.kind, arguments.tag or name) == (BY_NAME.get(name, "data"), name)
-
-
-@pytest.mark.parametrize(
-    ("code", "given", "remedy"),
-    [
-        (
-            EndCode.NO_KERNEL_STARTS,
-            {"image": "python:3", "limits": Limits(memory=1 << 30, pids=40)},
-            "python:3 has to bring Python 3.9 or newer and ipykernel; "
-            "the sandbox had 1.0 GiB of memory and 40 processes",
-        ),
-        (EndCode.ENGINE_FAILED, {}, "the engine refuses it for the cause that it says; its log may say more"),
-        (EndCode.NO_TIME_ZONE, {}, EndCode.NO_TIME_ZONE.remedy),
-    ],
-)
-def test_a_start_that_failed_has_the_remedy_of_its_cause(code: EndCode, given: dict[str, Any], remedy: str) -> None:
-    assert start_remedy(EngineError(code, "why"), Settings(**given)) == remedy

@@ -24,9 +24,9 @@ from sandbox_kernel.plugins.bubblewrap import arguments, discovery, engine_error
 from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, SandboxFacts
 from sandbox_kernel.plugins.bubblewrap.launch import await_end
 from sandbox_kernel.plugins.bubblewrap.root_lookup import ETC, Root
+from sandbox_kernel.plugins.doctor import walls
 from sandbox_kernel.session.serving.kernel_info import kernel_info
 from sandbox_kernel.session.session import Session
-from sandbox_kernel.setup import walls
 from tests.support.json_snapshots import compare
 from tests.support.roots import describe
 from tests.unit.engines.test_hardening import SNAPSHOTS, SPEC

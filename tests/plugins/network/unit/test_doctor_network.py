@@ -11,9 +11,9 @@ import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.doctor import doctor
+from sandbox_kernel.plugins.doctor.doctor import DoctorCheck
 from sandbox_kernel.plugins.network import plugin
-from sandbox_kernel.setup import doctor
-from sandbox_kernel.setup.doctor import DoctorCheck
 from sandbox_kernel.setup.install import install
 
 HOST = "api.example.test"

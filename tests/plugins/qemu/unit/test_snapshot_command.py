@@ -12,9 +12,9 @@ import pytest
 from sandbox_kernel import cli
 from sandbox_kernel.cli import subcommands
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.doctor.doctor import inventory_rows
 from sandbox_kernel.plugins.qemu.snapshots import store as store_module
 from sandbox_kernel.plugins.qemu.snapshots.store import Store
-from sandbox_kernel.setup.doctor import inventory_rows
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_kernel.cli.program import main
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.setup import matrix, walls
+from sandbox_kernel.plugins.doctor import matrix, walls
 from tests.support.engines import IMAGE
 
 

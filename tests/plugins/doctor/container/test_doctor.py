@@ -23,8 +23,9 @@ from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
 from sandbox_kernel.engines.inspectable import MachineCondition
 from sandbox_kernel.engines.neighbours import facts
-from sandbox_kernel.setup import doctor, image_build
-from sandbox_kernel.setup.doctor import DoctorCheck, table
+from sandbox_kernel.plugins.doctor import doctor
+from sandbox_kernel.plugins.doctor.doctor import DoctorCheck, table
+from sandbox_kernel.setup import image_build
 from sandbox_kernel.setup.install import install
 from tests.support.command_line import run
 from tests.support.engines import IMAGE, containers_of, new_spec

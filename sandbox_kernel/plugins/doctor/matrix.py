@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from ..core.model import Settings
-from ..core.remedies import wrapped
-from ..engines.select import chosen, explained
-from ..engines.wall import Wall
-from ..policy.safe_text import ours
+from ...core.model import Settings
+from ...core.remedies import wrapped
+from ...engines.select import chosen, explained
+from ...engines.wall import Wall
+from ...policy.safe_text import ours
 from .doctor import engine_and_start
 from .walls import all_walls, sentences, settings_of
 

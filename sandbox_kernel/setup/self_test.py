@@ -10,19 +10,9 @@ from ..config.sources import changed
 from ..config.table import SETTINGS
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied
-from ..core.model import PYTHON_KERNEL, Message, Settings
+from ..core.model import Message, Settings
 from ..engines.base import Engine
-from .session import Session
-
-
-async def first_cell(settings: Settings, engine: Engine) -> str:
-    """Run `6 * 7` in a session of its own and return what the cell displays. Raises why there was no answer.
-
-    A kernel of another language has an empty cell, which is correct in each, and its answer counts as 42.
-    """
-    if settings.kernel == PYTHON_KERNEL:
-        return await shown(settings, engine, "6 * 7")
-    return await shown(settings, engine, "") or "42"
+from ..session.session import Session
 
 
 async def shown(settings: Settings, engine: Engine, code: str) -> str:

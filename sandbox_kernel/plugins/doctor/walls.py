@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from ..core.errors import SandboxError
-from ..core.model import Settings
-from ..engines.select import AUTO, DOCKER, is_service, make_engine, of_plugins, provider
-from ..engines.wall import Wall, WallCell
+from ...core.errors import SandboxError
+from ...core.model import Settings
+from ...engines.select import AUTO, DOCKER, is_service, make_engine, of_plugins, provider
+from ...engines.wall import Wall, WallCell
 
 ASKED_SECONDS = 20.0
 """How long a wall may take to say whether it is here."""
@@ -186,20 +186,13 @@ def as_text(seen: Iterable[SeenWall]) -> str:
     """Return the walls for a terminal, one beneath the other."""
     import textwrap
 
-    from ..policy.safe_text import ours
+    from ...policy.safe_text import ours
 
     lines = []
     for one in seen:
         lines.append(f"{one.wall.name}: {'here' if one.here else 'not here'} ({ours(one.found)})")
         said = [(title, getattr(one.wall, field)) for title, field in FIELDS]
-        said += zip(
-            (
-                "Enforces",
-                "Not",
-            ),
-            sentences(one.wall),
-            strict=True,
-        )
+        said += zip(("Enforces", "Not"), sentences(one.wall), strict=True)
         for title, text in said:
             lines.append(f"  {title:<9} {textwrap.fill(text, 108, subsequent_indent=' ' * 12)}")
         lines.append("")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.cli.program import main
-from sandbox_kernel.setup import walls
+from sandbox_kernel.plugins.doctor import walls
 from tests.support import ROOT
 
 
