@@ -161,8 +161,6 @@ def set_up(options: argparse.Namespace) -> int:
 
     The kernel is installed into the virtual environment, or for the user if there is none, unless a flag says where.
     """
-    from ..setup import browser_wall
-
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
     settings = without_own_broker(check(options.values))
@@ -172,11 +170,10 @@ def set_up(options: argparse.Namespace) -> int:
         print(f"image       {its.build('', force=False, progress=_progress)}")
     elif settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
         _set_up_bubblewrap(options, settings)
-    folder = _install(options, _kernel_of_image(options, settings.kernel))
+    seen = _kernel_of_image(options, settings.kernel)
+    options.user, options.prefix = _place(options)
+    folder = _install(options, seen)
     print(f"kernelspec  {folder}")
-    if browser_wall.is_needed():
-        user, prefix = _place(options)
-        print(f"browser     {browser_wall.switch_on(user=user, prefix=prefix)}")
     codes = [plugin.after_setup(options, folder) for plugin in index.plugins() if plugin.after_setup is not None]
     if "downloads" in options.values and "uploads" in options.values:
         print(

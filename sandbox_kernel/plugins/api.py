@@ -790,6 +790,8 @@ class Diagnosis:
     there: str
     """One line for when nothing is missing."""
     problems: tuple[Problem, ...] = ()
+    skipped: bool = False
+    """Whether there is nothing to look at; `there` says so."""
 
 
 Sign = Callable[[Sequence[tuple[str, str]], Mapping[str, Any]], str]
@@ -828,10 +830,10 @@ class Plugin:
     snapshots: Callable[[], object] | None = None
     """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
     inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None
-    """Say what it keeps on this user's disk besides sandboxes, by what `doctor` calls it; nothing of what is not."""
+    """Say what it has on this machine besides sandboxes, by what `doctor` calls it; nothing of what is not."""
     after_setup: Callable[[argparse.Namespace, Path], int] | None = None
-    """Does its part when `setup` ends, which had these options and installed a kernelspec in this folder; prints what
-    it did, and returns an exit code."""
+    """Does its part when `setup` ends, in the order of the index: takes the options, with `user` and `prefix` as they
+    were, and the folder of the kernelspec; prints what it did, and returns an exit code."""
     tidy: Callable[[Settings], str] | None = None
     """Remove of that what is too old, or was never finished, for `reap`; return what went, in words."""
     sdk: Callable[[SandboxHandle], Any] | None = None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run", "submit", "result"),
     "broker": ("broker",),
+    "browser_policy": (),
     "bubblewrap": (),
     "charts": (),
     "contexts": (),

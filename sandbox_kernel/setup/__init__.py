@@ -7,7 +7,6 @@
 - `image_build`: Building the images.
 - `install`: The kernelspec.
 - `image_kernelspec`: What an image says of one of its kernels, for the kernelspec.
-- `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `self_test`: A cell in a session of its own, for those who look at an image or a machine.
 - `reference_pages`: The pages of all settings and of all codes; codes also for a terminal.
 """

@@ -17,7 +17,7 @@ import nbformat
 import pytest
 
 import sandbox_kernel
-from sandbox_kernel import __version__, cli, server_extension
+from sandbox_kernel import __version__, cli
 from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.cli.subcommands import MERGED_PAGES
 from sandbox_kernel.config.sources import SETTINGS
@@ -183,13 +183,6 @@ def test_settings_of_an_example_file_exist(name: str) -> None:
         names = {ast.unparse(line.targets[0]): line.value for line in given}
         own = {name: value for name, value in names.items() if name.startswith("c.SandboxKernel.")}
         check({name.removeprefix("c.SandboxKernel."): ast.literal_eval(value) for name, value in own.items()})
-
-
-@each("name", DOCUMENTS)
-def test_traits_of_a_jupyter_server_exist(name: str) -> None:
-    for owner, trait in re.findall(r"\bc\.(Sandbox\w+)\.(\w+)", read(name)):
-        if owner != "SandboxKernel":
-            assert trait in getattr(server_extension, owner).class_trait_names()
 
 
 def test_the_example_of_an_mcp_host_starts_the_server() -> None:

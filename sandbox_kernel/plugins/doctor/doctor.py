@@ -114,12 +114,12 @@ def diagnose(
     async def both() -> list[DoctorCheck]:
         reading = asyncio.to_thread(kernelspec_row, name, folder, given)
         of_plugins = asyncio.to_thread(rows_of_plugins, settings, folder)
-        browser = asyncio.to_thread(_browser)
+        kept = asyncio.to_thread(inventory_rows, settings)
         start = engine_and_start(settings, line_by_line)
-        rows, spec, ways, wall = await asyncio.gather(start, reading, of_plugins, browser)
+        rows, spec, ways, there = await asyncio.gather(start, reading, of_plugins, kept)
         others = [] if folder else await asyncio.to_thread(promise_rows)
         near = await asyncio.to_thread(neighbour_rows, settings)
-        return [*rows, spec, *others, *ways, wall, *near, *await asyncio.to_thread(inventory_rows, settings)]
+        return [*rows, spec, *others, *ways, *there, *near]
 
     return asyncio.run(both())
 
@@ -308,13 +308,6 @@ def neighbour_rows(settings: Settings) -> list[DoctorCheck]:
         )
         for one in facts()
     ]
-
-
-def _browser() -> DoctorCheck:
-    from ...setup.browser_wall import row
-
-    status, found, remedy = row()
-    return DoctorCheck("browser", status, found, remedy)
 
 
 # --- a real start -----------------------------------------------------------------------------------------------------
@@ -513,14 +506,14 @@ def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Doct
 
 
 def inventory_rows(settings: Settings) -> list[DoctorCheck]:
-    """Say what plugins keep on this user's disk."""
+    """Say what plugins have on this machine."""
     there = [plugin.inventory(settings) for plugin in index.plugins() if plugin.inventory is not None]
     return [_row_of(name, found) for one in there for name, found in one.items()]
 
 
 def _row_of(name: str, found: Diagnosis) -> DoctorCheck:
     certain = any(one.certain for one in found.problems)
-    status: Status = "wrong" if certain else "note" if found.problems else "ok"
+    status: Status = "wrong" if certain else "note" if found.problems else "skipped" if found.skipped else "ok"
     said = "; ".join(one.missing for one in found.problems) or found.there
     return DoctorCheck(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found.problems)))
 

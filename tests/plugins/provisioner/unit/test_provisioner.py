@@ -18,9 +18,9 @@ from sandbox_kernel.config.sources import read_argv
 from sandbox_kernel.core.codes import Code, EndCode, UsageCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.kernel_command import is_own
+from sandbox_kernel.plugins.browser_policy.extension import is_sandbox
 from sandbox_kernel.plugins.doctor.doctor import promise_rows
 from sandbox_kernel.plugins.provisioner.provisioner import SandboxProvisioner
-from sandbox_kernel.server_extension import is_sandbox
 from tests.plugins.provisioner.specs import IPYKERNEL, NAME, leaves, manager, provisioned, spec
 from tests.support import ROOT
 from tests.support.front_ends import Command, vs_code, zed

@@ -13,11 +13,12 @@ import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ..api import Diagnosis, Problem
 
 EXTENSION = "sandbox_kernel.server_extension"
 CONTENT = {"ServerApp": {"jpserver_extensions": {EXTENSION: True}}}
@@ -25,9 +26,6 @@ FOLDER, FILE = "jupyter_server_config.d", "sandbox_kernel.json"
 MAX_SERVERS = 8
 SERVER_SECONDS = 2.0
 """For one running server to answer."""
-
-Row = tuple[Literal["ok", "note", "skipped"], str, str]
-"""What the doctor shows: status, what was found, and the remedy."""
 
 
 def is_needed() -> bool:
@@ -59,12 +57,12 @@ def switch_on(*, user: bool, prefix: str | None) -> Path:
     return path
 
 
-def row() -> Row:
+def look() -> Diagnosis:
     """Say whether the servers of this environment send the second wall: those that run, and the next one."""
     from jupyter_core.paths import jupyter_config_path
 
     if not is_needed():
-        return "skipped", "no Jupyter Server in this environment; the one in use may be in another", ""
+        return Diagnosis("no Jupyter Server in this environment; the one in use may be in another", skipped=True)
     enabled = _said(jupyter_config_path())
     running = [(url, _sends(url)) for url in _running()]
     missing = [url for url, sends in running if sends is False]
@@ -74,11 +72,9 @@ def row() -> Row:
         found += f"; {count} of {len(running)} running servers send it" + (
             f", but not {', '.join(missing)}" if missing else ""
         )
-    if not enabled:
-        return "note", found, _switches_on()
-    if missing:
-        return "note", found, "start it again; if it is of another environment, install sandbox-kernel there"
-    return "ok", found, ""
+    again = "start it again; if it is of another environment, install sandbox-kernel there"
+    remedy = again if enabled else _switches_on()
+    return Diagnosis(found, (Problem(found, remedy, certain=False),) if missing or not enabled else ())
 
 
 def _said(folders: list[str]) -> bool | None:

@@ -18,9 +18,10 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
+from sandbox_kernel.plugins.api import Diagnosis
+from sandbox_kernel.plugins.browser_policy import server_configuration
+from sandbox_kernel.plugins.browser_policy.extension import RENDERER, SandboxKernelPolicy, _without_renderer, kind_of
 from sandbox_kernel.policy.frame import HASHES
-from sandbox_kernel.server_extension import RENDERER, SandboxKernelPolicy, _without_renderer, kind_of
-from sandbox_kernel.setup import browser_wall
 from tests.support import ROOT
 from tests.support.kernels import eventually
 from tests.support.programs import program
@@ -33,7 +34,10 @@ def server(folder: Path, **settings: object) -> Iterator[str]:
     """Run a JupyterLab on loopback and yield its address."""
     for name in ("notebooks", "runtime", "config", "data", "home"):
         (folder / name).mkdir()
-    config = {"ServerApp": {"jpserver_extensions": {browser_wall.EXTENSION: True}}, "SandboxKernelPolicy": settings}
+    config = {
+        "ServerApp": {"jpserver_extensions": {server_configuration.EXTENSION: True}},
+        "SandboxKernelPolicy": settings,
+    }
     (folder / "config/jupyter_server_config.json").write_text(json.dumps(config))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -133,15 +137,15 @@ def test_pages_that_show_notebooks_come_with_the_wall_beside_the_server_s_own(
         assert len(policies(ask(url, "api/status")[0])) == 1
 
         monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-        assert list(browser_wall._running()) == [url]
-        assert browser_wall._sends(url) is True
-    assert browser_wall._sends(url) is None  # it is gone
+        assert list(server_configuration._running()) == [url]
+        assert server_configuration._sends(url) is True
+    assert server_configuration._sends(url) is None  # it is gone
 
 
 def test_an_operator_may_switch_it_off_and_the_doctor_sees_it(tmp_path: Path) -> None:
     with server(tmp_path, enabled=False) as url:
         assert len(policies(ask(url, "lab")[0])) == 1
-        assert browser_wall._sends(url) is False
+        assert server_configuration._sends(url) is False
     assert "the second wall in the browser is switched off" in (tmp_path / "log").read_text()
 
 
@@ -191,20 +195,20 @@ def test_it_is_switched_on_once_and_a_no_is_kept(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setattr("jupyter_core.paths.ENV_CONFIG_PATH", [])
-    assert browser_wall.row()[0] == "note"
-    assert "sandbox-kernel setup" in browser_wall.row()[2]
-    path = browser_wall.switch_on(user=False, prefix=str(tmp_path))
+    [off] = server_configuration.look().problems
+    assert ("sandbox-kernel setup" in off.remedy, off.certain) == (True, False)
+    path = server_configuration.switch_on(user=False, prefix=str(tmp_path))
     assert path == tmp_path / "etc/jupyter/jupyter_server_config.d/sandbox_kernel.json"
-    assert browser_wall.row()[:2] == ("ok", "Jupyter Server sends our page policy")
+    assert server_configuration.look() == Diagnosis("Jupyter Server sends our page policy")
     said = path.read_text().replace("true", "false")
     path.write_text(said)
-    browser_wall.switch_on(user=False, prefix=str(tmp_path))
+    server_configuration.switch_on(user=False, prefix=str(tmp_path))
     assert path.read_text() == said
-    assert browser_wall.row()[0] == "note"
-    assert browser_wall.switch_on(user=True, prefix=None).is_relative_to(tmp_path / "config")
+    assert len(server_configuration.look().problems) == 1
+    assert server_configuration.switch_on(user=True, prefix=None).is_relative_to(tmp_path / "config")
 
 
 def test_the_wheel_brings_the_same_file() -> None:
-    assert json.loads((ROOT / "jupyter-config/sandbox_kernel.json").read_text()) == browser_wall.CONTENT
+    assert json.loads((ROOT / "jupyter-config/sandbox_kernel.json").read_text()) == server_configuration.CONTENT
     shared = (ROOT / "pyproject.toml").read_text().partition("wheel.shared-data]\n")[2].partition("\n\n")[0]
-    assert f'"etc/jupyter/{browser_wall.FOLDER}/{browser_wall.FILE}"' in shared
+    assert f'"etc/jupyter/{server_configuration.FOLDER}/{server_configuration.FILE}"' in shared
