@@ -770,6 +770,41 @@ class FileRequests:
     """Make what answers for one session, from what its `FileMessages` takes."""
 
 
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+Beside = Callable[[Sequence[str]], str | None]
+"""Returns the first of some relative paths that lies beside the notebook. It may wait for a disk."""
+MAX_SEARCHED = 5000
+"""Characters of an exception or an output that are looked at; each may be as long as a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFailure:
+    """An exception of a cell, by its name and its text; hints are for it."""
+
+    name: str
+    value: str
+    traceback: Sequence[object] = ()
+    """Its lines, or pieces of several; those of the exceptions that it came of are among them."""
+
+    @property
+    def said(self) -> str:
+        return f"{self.name}: {self.value[:MAX_SEARCHED]}"
+
+
+class CellHints(Protocol):
+    """Says what ordinary failures of a session's cells have to do with its sandbox."""
+
+    def of_cell(self, failure: CellFailure | None, found: str | None, program: str | None, code: str) -> Sequence[str]:
+        """Return lines for a cell: its exception, with the file `found` of those `sought`, and what its shell lacks."""
+
+    def sought(self, failure: CellFailure) -> Sequence[str]:
+        """Return the relative paths that an exception may be about and that are worth a check."""
+
+    def program_not_found(self, printed: str) -> str | None:
+        """Return the program that a shell in a cell did not find, if it is one that is known."""
+
+
 # --- plugins ----------------------------------------------------------------------------------------------------------
 
 
@@ -825,6 +860,8 @@ class Plugin:
     """Return the class of a kernel's comms that may pass, a `sandbox_kernel.policy.comms.Comms`."""
     file_requests: FileRequests | None = None
     """Answers front ends' requests about files."""
+    hints: Callable[[Settings, Audience, Beside | None], CellHints] | None = None
+    """Makes the hints of a session for an audience, which may be told what lies beside its notebook."""
     outputs: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """Types of outputs that pass with it, each with what builds a value of the type again; None for an improper one."""
     snapshots: Callable[[], object] | None = None

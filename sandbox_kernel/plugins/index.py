@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": ("doctor",),
     "file_messages": (),
     "frameworks": (),
+    "hints": (),
     "inlining": (),
     "kubernetes": ("warm-pool",),
     "mcp": ("mcp",),
@@ -277,6 +278,11 @@ def comms() -> Callable[..., Any] | None:
 def file_requests() -> Any:
     """Return the `FileRequests` of the plugin that answers them. Raises `ConfigurationError` if it is not here."""
     return plugin("file_messages").file_requests
+
+
+def hints() -> Any:
+    """Return what makes the hints of a session; None if the plugin that does is not here."""
+    return _ours("hints").hints if is_here("hints") else None
 
 
 def rule_of(output: str) -> Callable[[Any], Any] | None:

@@ -3,7 +3,7 @@
 The requests of front ends, from their arrival to their reply, are the package `requests`. What a kernel
 answers its clients itself is the package `serving`.
 
-- `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
+- `hints`: The hints of a session, which a plugin says.
 - `agent_messages`: What an agent says, as values: each number within its range, each text of bounded length.
 - `cell_streams`: The connections that cells open: one stream, all streams of a container, and what serves them.
 - `agent_link`: The host's end of the wire: frames both ways, and questions with answers.

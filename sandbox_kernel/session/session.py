@@ -33,7 +33,7 @@ from .agent_link import Link
 from .agent_messages import SandboxUsage, figures_of, usage_of
 from .cell_streams import NoStreams, RunningCells, StreamCarrier, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
-from .hints import Hints
+from .hints import SessionHints
 from .lifecycle import Lifecycle
 from .nested_agents import NestedPipe
 from .pauses import Pauses
@@ -142,11 +142,7 @@ class Session:
         self.cells: RunningCells = RunningCells() if within is None else within.cells
         outer = None if within is None else within.services
         self.services: Services = Services(self, self._prepared, outer)
-        uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
-        installs = bool(settings.get("packages", ()))
-        volumes = bool(settings.get("volumes", ()))
-        way_out = settings.has_way_out
-        self.hints = Hints(self.limits, uploads=uploads, way_out=way_out, installs=installs, volumes=volumes)
+        self.hints = SessionHints(settings)
         self.requests = Requests(
             self.limits,
             self,

@@ -120,7 +120,6 @@ _ABOUT = {
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Tools": "How the call of a caller's tool ended, or why it was not made (docs/tools.md).",
     "Usage": "Settings, arguments, notebooks, packages or paths with which nothing can start.",
-    "Hints": "How an ordinary failure of a cell has to do with its sandbox.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or prevents its start.",
 }
 WIDTH = 110

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.core.codes import EndCode, HintCode
+from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ImageMissing
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
+from sandbox_kernel.plugins.hints.codes import HintCode
 from tests.support.roots import root_of_tests
 
 GVISOR = "runsc" in asyncio.run(DockerEngine().info()).runtimes

@@ -18,14 +18,14 @@ from ...core.answer_allowance import MEMORY_FACTOR
 from ...core.codes import Code, EndCode, Note
 from ...core.errors import ProtocolError, SandboxError
 from ...core.events import Emit
-from ...core.model import Limits, Message
+from ...core.model import Limits, Message, Settings
 from ...core.tasks import Tasks, noted_in
 from ...plugins.api import CellGuard, SessionFront, SessionObserver
 from ...policy import protocol
 from ...policy.output_policy import OutputPolicy
 from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
-from ..hints import Hints
+from ..hints import SessionHints
 from . import machine as commands
 from .machine import RequestMachine
 from .queue import PendingRequest
@@ -79,7 +79,7 @@ class Requests:
         observers: Iterable[SessionObserver] = (),
         recorder: Recorder | None = None,
         guards: Sequence[CellGuard] = (),
-        hints: Hints | None = None,
+        hints: SessionHints | None = None,
         answers_questions: bool = False,
     ) -> None:
         """`answers_questions` is for a kernel that asks for input where none is allowed, and waits for an answer."""
@@ -89,7 +89,7 @@ class Requests:
         self._before_cell = before_cell
         self._hooks = [] if after_cell is None else [after_cell]
         self.observers: list[SessionObserver] = list(observers)
-        self._hints = hints or Hints(limits)
+        self._hints = hints or SessionHints(Settings(limits=limits))
         self._defect = noted_in(emit)
         self._tasks = Tasks(self._defect)
         self.machine = RequestMachine(

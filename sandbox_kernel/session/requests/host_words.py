@@ -11,8 +11,8 @@ from typing import Any
 from ...core.codes import EndCode
 from ...core.errors import OutputLimit, SandboxError
 from ...core.model import Message
+from ...plugins.api import CellFailure
 from ...policy.frame_libraries import CellRun
-from ..hints import CellFailure
 from .queue import PendingRequest, parent_of
 
 MAX_CELL_ID = 1000

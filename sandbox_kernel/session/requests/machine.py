@@ -38,7 +38,7 @@ from ...core.events import (
     RequestCondemned,
     SessionEvent,
 )
-from ...core.model import Limits, Message, format_bytes
+from ...core.model import Limits, Message, Settings, format_bytes
 from ...core.tasks import log_defect
 from ...plugins.api import CellGuard, Review
 from ...policy import protocol
@@ -48,7 +48,7 @@ from ...policy.output_policy import OutputPolicy
 from ...policy.replies import cut
 from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
-from ..hints import Hints, program_not_found
+from ..hints import SessionHints
 from . import host_words
 from .queue import PendingRequest, RequestQueue, parent_of
 from .request_states import RequestEvent, Step
@@ -205,7 +205,7 @@ class RequestMachine:
         limits: Limits,
         policy: OutputPolicy,
         *,
-        hints: Hints | None = None,
+        hints: SessionHints | None = None,
         guards: Sequence[CellGuard] = (),
         answers_questions: bool = False,
     ) -> None:
@@ -231,7 +231,7 @@ class RequestMachine:
         self.notices: list[str] = []
         """Said once, on stderr of the next cell."""
         self._limits = limits
-        self._hints = hints or Hints(limits)
+        self._hints = hints or SessionHints(Settings(limits=limits))
         self._guards = guards
         self._answers_questions = answers_questions
         self._own_words = OutputPolicy(policy.mode, policy.message_bytes)
@@ -686,7 +686,7 @@ class RequestMachine:
                     return
                 request.showed_error = True
             if kind == "stream" and request.not_found is None:
-                request.not_found = program_not_found(message.content["text"])
+                request.not_found = self._hints.program_not_found(message.content["text"])
             if request.rest_at is not None:  # what it still owes comes behind this
                 request.rest_at = self.now + PATIENCE_SECONDS
         verdict = verdict or self._judge_for(message, request)
@@ -915,11 +915,8 @@ class RequestMachine:
             if reply is not None and silent and reply.content.get("status") == "error":
                 self._say("error", {key: reply.content[key] for key in ("ename", "evalue", "traceback")}, request)
             failure = host_words.failure_of(request) if failed else None
-            hint = None if failure is None else self._hints.of_failure(failure, request.beside)
-            if hint is None and request.not_found is not None:
-                hint = self._hints.of_program(request.not_found)
             code = str(request.message.content.get("code", ""))
-            self.notice(*([hint] if hint else []), *self._hints.of_code(code))
+            self.notice(*self._hints.of_cell(failure, request.beside, request.not_found, code))
         return reply
 
     # --- ends from outside: an interrupt, then a new kernel, then the end of the sandbox, each bounded in time ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_kernel.plugins.batch.run import AUDIENCE
-from tests.unit.session.test_hints import MISSING, hint
+from tests.plugins.hints.unit.test_hints import MISSING, hint
 
 
 @pytest.mark.parametrize("case", MISSING)

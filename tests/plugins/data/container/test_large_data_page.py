@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from benchmarks.data import generate
-from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.plugins.data import volumes
+from sandbox_kernel.plugins.hints.codes import HintCode
 from tests.support import ROOT
 from tests.support.pages import snippets
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.mcp.clients import AUDIENCE
-from sandbox_kernel.session.hints import Hints
-from tests.unit.session.test_hints import FETCHES, INSTALLS, MISSING, hint
+from tests.plugins.hints.unit.test_hints import FETCHES, INSTALLS, MISSING, hint, hints_of
 
 
 @pytest.mark.parametrize("case", MISSING)
@@ -23,10 +21,10 @@ def test_a_model_is_told_of_an_upload_folder_only_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("code", INSTALLS)
 def test_packages_come_in_by_the_operator(code: str) -> None:
-    assert "The operator of this server" in Hints(Limits(), audience=AUDIENCE).of_code(code)[0]
+    assert "The operator of this server" in hints_of(audience=AUDIENCE).of_code(code)[0]
 
 
 @pytest.mark.parametrize("code", FETCHES)
 def test_files_that_are_fetched_come_in_by_a_tool(code: str) -> None:
-    (said,) = Hints(Limits(), audience=AUDIENCE).of_code(code)
+    (said,) = hints_of(audience=AUDIENCE).of_code(code)
     assert "upload_file" in said

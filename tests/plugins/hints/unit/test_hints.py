@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.codes import HintCode
-from sandbox_kernel.core.model import Audience, Limits
+from sandbox_kernel.core.model import Audience, Settings
 from sandbox_kernel.files.notebook_files import Beside
 from sandbox_kernel.kernel.proxy import NOTEBOOK
-from sandbox_kernel.session.hints import CellFailure, Hints, program_not_found
+from sandbox_kernel.plugins import index
+from sandbox_kernel.plugins.api import CellFailure
+from sandbox_kernel.plugins.hints.codes import HintCode
+from sandbox_kernel.plugins.hints.hints import Hints
+from sandbox_kernel.session import hints as session
 
 LOST = {
     "urllib, requests": ("URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
@@ -30,8 +36,21 @@ MISSING = {
 }
 
 
-def hint(name: str, value: str, **more: object) -> str | None:
-    return Hints(Limits(), **more).of_failure(CellFailure(name, value))  # type: ignore[arg-type]
+def hints_of(
+    *,
+    uploads: str | None = None,
+    way_out: bool = False,
+    volumes: bool = False,
+    audience: Audience | None = None,
+    beside: Callable[[Sequence[str]], str | None] | None = None,
+) -> Hints:
+    """Return the hints of a session with an upload folder, a network or volumes."""
+    of_plugins = SimpleNamespace(network=["a.test"][: int(way_out)], volumes=["b"][: int(volumes)])
+    return Hints(Settings(uploads=uploads, of_plugins=(of_plugins,)), audience or Audience(), beside)
+
+
+def hint(name: str, value: str, **more: Any) -> str | None:
+    return hints_of(**more).of_failure(CellFailure(name, value))
 
 
 @pytest.mark.parametrize("case", LOST)
@@ -43,7 +62,7 @@ def test_who_meets_no_network_is_told_so(case: str) -> None:
 
 
 def test_who_meets_no_network_is_told_how_to_open_a_host() -> None:
-    for said in (hint(*LOST["urllib, requests"], uploads="uploads"), *Hints(Limits()).of_code("!wget http://a.test/b")):
+    for said in (hint(*LOST["urllib, requests"], uploads="uploads"), *hints_of().of_code("!wget http://a.test/b")):
         assert 'The setting network opens single hosts, such as network = ["api.example.org"].' in str(said)
 
 
@@ -88,7 +107,7 @@ def test_a_program_is_told_of_no_upload_folder() -> None:
 
 
 def test_no_hint_has_a_place_left_to_fill_in() -> None:
-    hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK)
+    hints = hints_of(uploads="uploads", audience=NOTEBOOK)
     for code in HintCode:
         said = hints._text(code, "sales.csv")  # noqa: SLF001 (all of the table)
         assert "{" not in said
@@ -99,7 +118,7 @@ def test_no_hint_has_a_place_left_to_fill_in() -> None:
 def test_a_file_that_lies_beside_the_notebook_is_named(case: str, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "sales.csv").write_text("a\n")
     monkeypatch.chdir(tmp_path)
-    hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK, beside=Beside())
+    hints = hints_of(uploads="uploads", audience=NOTEBOOK, beside=Beside())
     failure = CellFailure(*MISSING[case])
     found = Beside()(hints.sought(failure))
     assert found == "sales.csv"
@@ -117,7 +136,7 @@ def test_a_module_of_ones_own_beside_the_notebook_is_named(tmp_path: Path, monke
     (tmp_path / "mypackage").mkdir()
     (tmp_path / "mypackage" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK, beside=Beside())
+    hints = hints_of(uploads="uploads", audience=NOTEBOOK, beside=Beside())
     for name, path in (("mymodule", "mymodule.py"), ("mypackage", "mypackage/__init__.py"), ("absent", None)):
         failure = CellFailure("ModuleNotFoundError", f"No module named '{name}'")
         assert Beside()(hints.sought(failure)) == path
@@ -135,7 +154,7 @@ def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Pa
     (folder / "link").symlink_to(tmp_path)
     (folder / "above.csv").symlink_to(tmp_path / "above.csv")
     monkeypatch.chdir(folder)
-    hints = Hints(Limits(), beside=Beside())
+    hints = hints_of(beside=Beside())
     names = [".env", ".ssh/id", "../above.csv", "x/../../above.csv", f"{tmp_path}/above.csv", "~/above.csv"]
     for name in names:
         assert hints.sought(CellFailure("FileNotFoundError", f"[Errno 2] No such file or directory: {name!r}")) == []
@@ -146,7 +165,7 @@ def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Pa
 
 
 def test_a_entry_point_that_cannot_tell_a_person_alone_looks_for_nothing() -> None:
-    assert Hints(Limits()).sought(CellFailure(*MISSING["polars"])) == []
+    assert hints_of().sought(CellFailure(*MISSING["polars"])) == []
 
 
 def test_a_part_of_a_package_that_is_there_is_no_missing_package() -> None:
@@ -173,12 +192,12 @@ def test_a_program_that_is_missing_is_no_file() -> None:
     ],
 )
 def test_what_a_shell_did_not_find_is_read_from_what_it_prints(printed: str, program: str | None) -> None:
-    assert program_not_found(printed) == program
+    assert Hints.program_not_found(printed) == program
 
 
 def test_a_program_that_a_shell_did_not_find_is_named_with_the_image_that_has_it() -> None:
-    assert "The image sandbox-kernel:full has soffice" in Hints(Limits()).of_program("soffice")
-    assert "sandbox-kernel:full" not in Hints(Limits()).of_program("cargo")
+    assert "The image sandbox-kernel:full has soffice" in hints_of().of_program("soffice")
+    assert "sandbox-kernel:full" not in hints_of().of_program("cargo")
 
 
 def test_figure_widget_is_told_from_a_missing_package() -> None:
@@ -205,28 +224,28 @@ NEITHER = (
 
 @pytest.mark.parametrize("code", INSTALLS)
 def test_who_installs_from_a_cell_is_told_how_packages_come_in(code: str) -> None:
-    (said,) = Hints(Limits(), way_out=True).of_code(code)
+    (said,) = hints_of(way_out=True).of_code(code)
     assert "a cell cannot install packages" in said
     assert "--requirements" in said
 
 
 @pytest.mark.parametrize("code", FETCHES)
 def test_who_fetches_from_a_cell_is_told_how_files_come_in(code: str) -> None:
-    (said,) = Hints(Limits()).of_code(code)
+    (said,) = hints_of().of_code(code)
     assert "Sandbox.files.write" in said
-    assert Hints(Limits(), way_out=True).of_code(code) == []
+    assert hints_of(way_out=True).of_code(code) == []
 
 
 @pytest.mark.parametrize("code", NEITHER)
 def test_other_lines_of_the_shell_get_no_hint(code: str) -> None:
-    assert Hints(Limits()).of_code(code) == []
+    assert hints_of().of_code(code) == []
 
 
 def test_a_long_cell_is_looked_at_in_time_that_its_length_bounds() -> None:
     spaces = " " * 100_000
     lines = ["!pip " + "-a " * 3000 + "x", "!" + "a," * 5000, f"%{spaces}pip", f"a{spaces}", "!git " + "-c " * 3000]
-    assert Hints(Limits()).of_code("\n".join(lines)) == []
-    assert Hints(Limits()).sought(CellFailure("FileNotFoundError", "'" * 100_000)) == []
+    assert hints_of().of_code("\n".join(lines)) == []
+    assert hints_of().sought(CellFailure("FileNotFoundError", "'" * 100_000)) == []
 
 
 @pytest.mark.parametrize(
@@ -277,7 +296,7 @@ WRAPPED: dict[str, tuple[list[object], bool]] = {
 @pytest.mark.parametrize("case", WRAPPED)
 def test_a_full_folder_is_named_where_another_exception_wraps_it(case: str) -> None:
     lines, named = WRAPPED[case]
-    said = Hints(Limits()).of_failure(CellFailure("PicklingError", "Could not pickle the task", lines))
+    said = hints_of().of_failure(CellFailure("PicklingError", "Could not pickle the task", lines))
     assert ("in /tmp (tmp_size)" in (said or "")) is named
 
 
@@ -301,11 +320,26 @@ def test_what_another_image_has_is_told_first_and_how_it_comes_by(name: str, val
     "code", ["%pip install -q opencv-python", "!pip install numpy geopandas==1.0", "!pip3 install 'pymupdf>=1'"]
 )
 def test_who_installs_what_another_image_has_is_told_so(code: str) -> None:
-    (said,) = Hints(Limits()).of_code(code)
+    (said,) = hints_of().of_code(code)
     assert "The image sandbox-kernel:full has " in said
 
 
 @pytest.mark.parametrize("code", ["%pip install -q opencv", "!pip install numpy"])
 def test_who_installs_what_no_image_has_is_told_of_none(code: str) -> None:
-    (said,) = Hints(Limits()).of_code(code)
+    (said,) = hints_of().of_code(code)
     assert "sandbox-kernel:full" not in said
+
+
+def test_a_session_has_hints_for_its_settings_and_audience_and_none_without_the_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = session.SessionHints(Settings(uploads="/srv/uploads"))
+    one.address(NOTEBOOK, Beside())
+    failure = CellFailure(*MISSING["open, pandas"])
+    for there, hints, sought in ((True, 1, ["sales.csv"]), (False, 0, [])):
+        monkeypatch.setattr(index, "is_here", lambda name, there=there: there)
+        assert [*one.sought(failure)] == sought
+        said = one.of_cell(failure, None, None, "")
+        assert [len(said), len(one.of_cell(None, None, None, "!pip install x"))] == [hints, hints]
+        assert one.program_not_found("sh: 1: git: not found\n") == ("git" if there else None)
+        assert not there or "into the folder `uploads` beside" in said[0]
