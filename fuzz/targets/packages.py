@@ -21,7 +21,7 @@ from packaging.version import Version
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
 from sandbox_kernel.plugins.packages.installation import Has, check_wheel
-from sandbox_kernel.wheels.requirements import asked
+from sandbox_kernel.plugins.requirements.requirements import asked
 
 from ..judge import require
 

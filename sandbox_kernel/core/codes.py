@@ -558,10 +558,8 @@ class EndCode(Code):
 
 
 _HELP = "Run the command with --help, or see the call's documentation."
-_FIX = "Fix the file that is named."
 _OTHER_PLACE = "Name another file or folder."
 _INSTALL = "Install all of sandbox-kernel again."
-_PACKAGES = "Ask for other packages or versions."
 
 
 @unique
@@ -581,7 +579,7 @@ class UsageCode(Code):
         "a setting cannot work on this machine",
         "Change the setting, or install it all the same: `sandbox-kernel install --force`.",
     )
-    CONFIG_FILE_FAILED = "failure", "a config file cannot be read", _FIX
+    CONFIG_FILE_FAILED = "failure", "a config file cannot be read", "Fix the file that is named."
     MEMORY_TOO_SMALL = (
         "failure",
         "the folders in memory could fill too much of it",
@@ -616,9 +614,6 @@ class UsageCode(Code):
     PLUGIN_UNUSABLE = "failure", "a plugin of another package cannot be used", "Update or uninstall that package."
     INSTALLATION_UNFIT = "failure", "this installation cannot be used", _INSTALL
     KERNELSPEC_NOT_WRITTEN = "failure", "the kernelspec cannot be written", "Choose --user or --sys-prefix."
-    PACKAGE_IMPROPER = "failure", "that is no name of a package or path of a wheel", _PACKAGES
-    REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", _FIX
-    REQUIREMENTS_UNMET = "failure", "the requirements cannot be met", _PACKAGES
 
     # --- a server that others reach ---
     ADDRESS_UNUSABLE = "failure", "the server cannot listen there", "Choose another host or port."

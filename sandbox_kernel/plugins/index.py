@@ -19,6 +19,8 @@ from ..core.errors import ConfigurationError
 from ..core.model import PYTHON_KERNEL, Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "provisioner": (),
     "qemu": ("snapshots",),
     "record": ("receipt", "gate", "audit"),
+    "requirements": (),
     "screen": ("screen", "lsp"),
     "serve": ("serve", "dashboard"),
     "shared": (),
@@ -110,7 +113,7 @@ One without settings takes part where a caller gives it something.
 """
 REQUIRES: dict[str, tuple[str, ...]] = {
     "frameworks": ("charts", "tools"),
-    "packages": ("tools",),
+    "packages": ("requirements", "tools"),
     "qemu": ("bubblewrap",),
     "serve": ("mcp", "tools"),
     "shared": ("broker",),
@@ -283,6 +286,13 @@ def file_requests() -> Any:
 def hints() -> Any:
     """Return what makes the hints of a session; None if the plugin that does is not here."""
     return _ours("hints").hints if is_here("hints") else None
+
+
+def requirements(path: Path) -> tuple[str, Callable[..., Any]]:
+    """Return what stands for a file of requirements, and what fetches their wheels. Raises `ConfigurationError`."""
+    read: Any = plugin("requirements", "requirements").requirements
+    found: tuple[str, Callable[..., Any]] = read(path)
+    return found
 
 
 def rule_of(output: str) -> Callable[[Any], Any] | None:

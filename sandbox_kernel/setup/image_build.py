@@ -30,9 +30,9 @@ from ..core.package_files import brought
 from ..engines import shipping
 from ..engines.image_names import Kind
 from ..engines.select import PODMAN
+from ..plugins import index
 from ..wheels import image_wheels
 from ..wheels.pip_process import WheelTarget
-from ..wheels.requirements import read as read_requirements
 from . import engine_setup
 from .build_lock import alone
 from .command_steps import Say, Steps, tail
@@ -147,9 +147,9 @@ def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: 
         digest = _digest(digest, *((recipes / f"{lock}.lock").read_text() for lock in locks))
         stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(image_wheels.all_locked, recipes, locks, target)))
     if requirements is not None:
-        wanted = read_requirements(requirements)
-        digest = _digest(digest, wanted.identity)
-        fetch = partial(image_wheels.resolved, recipes, wanted, target, fresh=fresh)
+        identity, resolve = index.requirements(requirements)
+        digest = _digest(digest, identity)
+        fetch = partial(resolve, recipes, target=target, fresh=fresh)
         stages.append(Stage("sandbox-kernel:custom", digest, fetch))
     return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]
 

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
-from ..core.codes import EndCode, UsageCode
-from ..core.errors import ConfigurationError, EngineError
+from ..core.codes import EndCode
+from ..core.errors import EngineError
 from ..core.model import format_bytes
-from .pip_process import PYTHON_VERSION, Pip, PipFailed, PipTooLarge, PipTooSlow, WheelTarget
-from .requirements import Wanted
-from .resolver import Unresolved, WrongHash, errors_of, explain, fetch, resolve
+from .pip_process import PYTHON_VERSION, Pip, PipFailed, PipTooLarge, PipTooSlow, WheelTarget, errors_of
 
 LOCKED_FOR = ("3.11", "3.12", "3.13", "3.14")
 """The versions of Python that there are locks for: that of the images, and those of machines (images/locks/)."""
@@ -52,11 +47,11 @@ def locked(recipes: Path, name: str, target: WheelTarget) -> Wheels:
     path = lock_of(recipes, name, target.python)
     lock = path.read_text()
     kept = f"{target.prefix}{name}"
-    folder = cache() / f"{kept}-{_digest(lock, target.architecture)}"
+    folder = cache() / f"{kept}-{digest(lock, target.architecture)}"
     pip = None if name == "installer" else installer(recipes, target)
     if not folder.is_dir():
         try:
-            _fill(folder, pip, target, name, lambda pip, part: pip.download(part, path))
+            fill_folder(folder, pip, target, name, lambda pip, part: pip.download(part, path))
         except PipFailed as failed:
             what = f"pip cannot fetch the wheels of images/{name}.lock: {errors_of(str(failed))}"
             raise EngineError(EndCode.WHEELS_NOT_FETCHED, what) from None
@@ -81,54 +76,15 @@ def installer(recipes: Path, target: WheelTarget) -> Path:
     return locked(recipes, "installer", WheelTarget(target.architecture)).files[0]
 
 
-def resolved(recipes: Path, wanted: Wanted, target: WheelTarget, *, fresh: bool = False) -> Wheels:
-    """Return wheels that meet a user's requirements, and all that these need.
-
-    What the images have already keeps its version if that is possible at all; the kernel and what it needs always do.
-    `fresh` asks the package index again, instead of taking what was found for the same text before. Raises
-    `ConfigurationError` and `EngineError`.
-    """
-    pins = {name: _pins(lock_of(recipes, name, target.python)) for name in ("data", "base")}
-    wheel = installer(recipes, target)
-    identity = (wanted.identity, *(f"{name}=={version}" for name, version in pins["data"].items()))
-    folder = cache() / f"{target.prefix}custom-{_digest(*identity, target.architecture)}"
-    if fresh:
-        shutil.rmtree(folder, ignore_errors=True)
-
-    def fill(pip: Pip, part: Path) -> None:
-        for name, ours in pins.items():
-            try:
-                # With hashes, the file alone says which versions there are.
-                found = resolve(wanted, pip, {} if wanted.has_hashes else ours)
-                break
-            except (PipFailed, Unresolved) as error:
-                pin = error.pin.partition("==")[0] if isinstance(error, Unresolved) else ""
-                if wanted.has_hashes or name == "base" or pin in pins["base"]:
-                    raise
-        fetch(found, wanted, pip, part)
-
-    if not folder.is_dir():
-        try:
-            _fill(folder, wheel, target, "custom", fill)
-        except (PipFailed, Unresolved, WrongHash) as error:
-            what = explain(str(error), target).message if isinstance(error, PipFailed) else str(error)
-            raise ConfigurationError(UsageCode.REQUIREMENTS_UNMET, what, setting="requirements") from None
-    files = tuple(sorted(folder.glob("*.whl")))
-    return Wheels((*files, wheel), "\n".join(f"wheels/{file.name}" for file in files))
-
-
 def cache() -> Path:
     """Return the folder where wheels are kept between builds."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     return Path(chosen if chosen.startswith("/") else Path.home() / ".cache", "sandbox-kernel", "wheels")
 
 
-def _pins(lock: Path) -> dict[str, str]:
-    found = re.findall(r"^([\w.-]+)==([^\s\\;]+)", lock.read_text(), re.MULTILINE)
-    return {canonicalize_name(name): version for name, version in found}
-
-
-def _fill(folder: Path, wheel: Path | None, target: WheelTarget, name: str, fill: Callable[[Pip, Path], None]) -> None:
+def fill_folder(
+    folder: Path, wheel: Path | None, target: WheelTarget, name: str, fill: Callable[[Pip, Path], None]
+) -> None:
     """Fill `folder` by pip; it appears complete or not at all. Raises what `fill` raises, and `EngineError`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
@@ -150,5 +106,6 @@ def _fill(folder: Path, wheel: Path | None, target: WheelTarget, name: str, fill
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _digest(*texts: str) -> str:
+def digest(*texts: str) -> str:
+    """Return what stands for texts in the name of a folder."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

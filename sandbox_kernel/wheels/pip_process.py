@@ -190,6 +190,28 @@ class Pip:
                 return
 
 
+_BROKEN = re.compile(r"Retrying \(Retry\(total=0\b.*? broken by ['\"]?(\w+)\((.*)", re.IGNORECASE)
+"""pip's last try of an index; it says "No matching distribution" afterwards, whatever the index has."""
+
+
+def _unreached(stderr: str) -> str:
+    """Return why pip reached no index, nothing if it did."""
+    found = _BROKEN.search(stderr)
+    if found is None or "(from versions: none)" not in stderr:
+        return ""
+    kind, why = found[1], re.findall(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED", found[2])
+    words = f"{kind}: {why[0]}" if why else kind
+    return f"the index was not reached ({words}): is there a network, and are https_proxy and the like right?"
+
+
+def errors_of(stderr: str) -> str:
+    """Return what pip said of errors; where it reached no index, that: what it says of versions then is of none."""
+    if unreached := _unreached(stderr):
+        return unreached
+    said = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
+    return " ".join(said)[-1500:] or stderr[-1500:].strip()
+
+
 def fitting(target: WheelTarget) -> list[str]:
     """Return pip's options for wheels of that target alone; pip asks for no input and prints little."""
     platforms = [f"--platform={tag}" for tag in platform_tags(target)]

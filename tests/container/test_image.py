@@ -20,10 +20,10 @@ from docker.errors import ImageNotFound
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.engines import shipping
+from sandbox_kernel.plugins.requirements.requirements import read
 from sandbox_kernel.setup import engine_setup, image_build
 from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, WheelTarget, platform_tags
-from sandbox_kernel.wheels.requirements import read
 from tests.support import ROOT
 from tests.support.engines import IMAGE
 

@@ -27,7 +27,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from ...core.answer_allowance import AnswerAllowance
-from ...core.codes import Code, UsageCode
+from ...core.codes import Code
 from ...core.errors import AnswerError, ConfigurationError, FileRefused
 from ...core.events import Emit, SessionEvent
 from ...core.model import MIB, Inside, Settings, format_bytes
@@ -37,10 +37,12 @@ from ...files import scratch_files
 from ...files.file_rules import printable
 from ...files.scratch_files import Ask
 from ...sdk.values import InstalledPackage
-from ...wheels import image_wheels, resolver
+from ...wheels import image_wheels
 from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, WheelTarget
-from ...wheels.requirements import Wanted, asked
 from ..api import SandboxHandle, SessionHandle, SessionService
+from ..requirements import resolver
+from ..requirements.codes import RequirementCode
+from ..requirements.requirements import Wanted, asked
 from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
 from .codes import PackageCode
@@ -115,7 +117,7 @@ def _check_metadata(archive: zipfile.ZipFile, path: Path, name: str, version: st
 
 
 def _improper(path: Path, why: str) -> ConfigurationError:
-    return ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"{printable(path.name)} is no proper wheel: {why}")
+    return ConfigurationError(RequirementCode.PACKAGE_IMPROPER, f"{printable(path.name)} is no proper wheel: {why}")
 
 
 MAX_ASKED = 50
@@ -187,7 +189,9 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: PackageSo
     With `paths`, a text may be the path of a wheel on this machine. Raises `ConfigurationError` and `EngineError`.
     """
     if len(texts) > MAX_ASKED:
-        raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time")
+        raise ConfigurationError(
+            RequirementCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time"
+        )
     wanted = asked([os.fspath(one) for one in texts], paths=paths)
     wheel = image_wheels.installer(brought("images"), WheelTarget(os.uname().machine))
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
@@ -318,7 +322,7 @@ class Allowed:
                 wanted = Requirement(text)
             except InvalidRequirement:
                 raise ConfigurationError(
-                    UsageCode.PACKAGE_IMPROPER, f"{text[:100]!r} is no name of a package with versions"
+                    RequirementCode.PACKAGE_IMPROPER, f"{text[:100]!r} is no name of a package with versions"
                 ) from None
             name = canonicalize_name(wanted.name)
             if "*" not in self.rules and not (name in extras and wanted.extras <= extras[name]):

@@ -31,7 +31,7 @@ from ....setup.command_steps import Say, Steps
 from ....setup.image_build import check_tag
 from ....setup.image_kinds import KERNEL_FILES, KERNELS, KINDS
 from ....wheels import image_wheels
-from ....wheels.requirements import read as read_requirements
+from ... import index
 from ..discovery import bubblewrap_program
 from ..launch import has_own_proc
 from ..root_lookup import find as find_root
@@ -143,9 +143,9 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     name, fetch = f"sandbox-kernel:{kind}", partial(image_wheels.all_locked, recipes, names, target)
     options: tuple[str, ...] = ("--require-hashes",)
     if requirements is not None:
-        wanted = read_requirements(requirements)
-        parts.append(wanted.identity)
-        fetch = partial(with_more, fetch, recipes, wanted, target, fresh=fresh)
+        identity, resolve = index.requirements(requirements)
+        parts.append(identity)
+        fetch = partial(with_more, fetch, partial(resolve, recipes, target=target, fresh=fresh))
         name, options = "sandbox-kernel:custom", ()
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return RootPlan(tag or name, f"sha256:{digest}", python, laid, fetch, options)

@@ -25,7 +25,7 @@ from ....setup.image_build import BUILD_FOLDER, build_files, chain
 from ....setup.image_kinds import KINDS, bootstrapped
 from ....wheels import image_wheels
 from ....wheels.pip_process import WheelTarget
-from ....wheels.requirements import read as read_requirements
+from ... import index
 from ..discovery import bubblewrap_program
 from .exported_root import add_etc, unpack
 from .root_generations import Generation, folder_of, new_generation, read
@@ -79,7 +79,8 @@ def _wheels(kind: Kind, requirements: Path | None, *, fresh: bool) -> image_whee
     fetch = partial(image_wheels.all_locked, brought("images"), KINDS[kind].locks, target)
     if requirements is None:
         return fetch()
-    return with_more(fetch, brought("images"), read_requirements(requirements), target, fresh=fresh)
+    _, resolve = index.requirements(requirements)
+    return with_more(fetch, partial(resolve, brought("images"), target=target, fresh=fresh))
 
 
 def _unpack(archive: tarfile.TarFile, tree: Path) -> None:

@@ -14,18 +14,16 @@ from ....core.codes import EndCode
 from ....core.errors import EngineError
 from ....setup.command_steps import step, tail
 from ....wheels import image_wheels
-from ....wheels.pip_process import WheelTarget
-from ....wheels.requirements import Wanted
 
 INSTALL_SECONDS = 1200.0
 NOBODY = 65534
 
 
 def with_more(
-    fetch: Callable[[], image_wheels.Wheels], recipes: Path, wanted: Wanted, target: WheelTarget, *, fresh: bool
+    fetch: Callable[[], image_wheels.Wheels], fetch_more: Callable[[], image_wheels.Wheels]
 ) -> image_wheels.Wheels:
     """Return wheels of locks and those of a user's requirements, which replace them."""
-    locked, more = fetch(), image_wheels.resolved(recipes, wanted, target, fresh=fresh)
+    locked, more = fetch(), fetch_more()
     by_name = {parse_wheel_filename(file.name)[0]: file for file in (*locked.files, *more.files)}
     pip = by_name.pop(parse_wheel_filename(locked.files[-1].name)[0])
     files = tuple(by_name.values())

@@ -20,8 +20,8 @@ from sandbox_kernel.plugins.packages import installation
 from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
 from sandbox_kernel.plugins.packages.installation import Allowed, Has, Package, PackageSource, check_wheel, resolve
 from sandbox_kernel.plugins.packages.settings import PackageSettings
+from sandbox_kernel.plugins.requirements.requirements import asked
 from sandbox_kernel.wheels.pip_process import WheelTarget
-from sandbox_kernel.wheels.requirements import asked
 from tests.support.cases import each
 from tests.support.index import Index, serving, wheel
 

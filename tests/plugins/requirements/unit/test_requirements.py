@@ -17,9 +17,10 @@ from packaging.requirements import Requirement
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.package_files import brought
-from sandbox_kernel.wheels import image_wheels, resolver
-from sandbox_kernel.wheels.pip_process import Pip, PipFailed, WheelTarget, environment
-from sandbox_kernel.wheels.requirements import read
+from sandbox_kernel.plugins.requirements import own_wheels, resolver
+from sandbox_kernel.plugins.requirements.requirements import read
+from sandbox_kernel.wheels import image_wheels
+from sandbox_kernel.wheels.pip_process import Pip, PipFailed, WheelTarget, environment, errors_of
 from tests.support.cases import some
 
 pytestmark = pytest.mark.slow
@@ -197,7 +198,7 @@ def test_nothing_of_the_folder_is_imported_or_obeyed(repo: Path, monkeypatch: py
     monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
     monkeypatch.setenv("PIP_NO_BINARY", ":all:")
     (repo / "requirements.txt").write_text(f"--no-index\n./{wheel(repo).name}\n")
-    found = image_wheels.resolved(brought("images"), read(Path("requirements.txt")), TARGET)
+    found = own_wheels.resolved(brought("images"), read(Path("requirements.txt")), TARGET)
     assert "greeting_for_tests-1.0-py3-none-any.whl" in [path.name for path in found.files]
     assert not (repo / "ran-code").exists()
 
@@ -234,7 +235,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(index: Path, text: str) -> set[str]:
     """Return the wheels that meet requirements, by name and version."""
     (index.parent / "requirements.txt").write_text(text)
-    found = image_wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), TARGET)
+    found = own_wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), TARGET)
     return {path.name.partition("-py3")[0] for path in found.files if path.name.partition("-")[0] != "pip"}
 
 
@@ -274,7 +275,7 @@ def test_control_pip_builds_what_it_is_left_to_follow(index: Path, tmp_path: Pat
 @pytest.mark.long
 def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip tried a thousand versions of botocore twice, and said that there was a conflict."""
-    monkeypatch.setattr(image_wheels, "resolve", searches := Counted(resolver.resolve))
+    monkeypatch.setattr(own_wheels, "resolve", searches := Counted(resolver.resolve))
     for number in range(3 * resolver.MAX_TRIES):
         wheel(index, "of-base<3", name="client", version=f"1.{number}")
     with pytest.raises(ConfigurationError) as refused:
@@ -442,4 +443,4 @@ def test_an_index_that_is_not_reached_is_no_package_that_is_missing(proxied: boo
         r"the index was not reached \(\w+Error: \[Errno \d+\] Connection refused\): is there a network", why
     )
     assert "wheel" not in why
-    assert resolver.errors_of(done.stderr) in why
+    assert errors_of(done.stderr) in why

@@ -25,7 +25,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from .pip_process import Pip, PipFailed, WheelTarget
+from ...wheels.pip_process import Pip, PipFailed, WheelTarget, errors_of
 from .requirements import Wanted
 
 MAX_TRIES = 30
@@ -328,25 +328,3 @@ def explain(stderr: str, target: WheelTarget) -> Unresolved:
 def _missing(stderr: str) -> str:
     found = re.search(r"No matching distribution found for ([^\s(]+)", errors_of(stderr))
     return found[1] if found else ""
-
-
-_BROKEN = re.compile(r"Retrying \(Retry\(total=0\b.*? broken by ['\"]?(\w+)\((.*)", re.IGNORECASE)
-"""pip's last try of an index; it says "No matching distribution" afterwards, whatever the index has."""
-
-
-def _unreached(stderr: str) -> str:
-    """Return why pip reached no index, nothing if it did."""
-    found = _BROKEN.search(stderr)
-    if found is None or "(from versions: none)" not in stderr:
-        return ""
-    kind, why = found[1], re.findall(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED", found[2])
-    words = f"{kind}: {why[0]}" if why else kind
-    return f"the index was not reached ({words}): is there a network, and are https_proxy and the like right?"
-
-
-def errors_of(stderr: str) -> str:
-    """Return what pip said of errors; where it reached no index, that: what it says of versions then is of none."""
-    if unreached := _unreached(stderr):
-        return unreached
-    said = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
-    return " ".join(said)[-1500:] or stderr[-1500:].strip()

@@ -25,11 +25,11 @@ from typing import IO, NoReturn
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, FileRefused
-from ..core.model import MIB
-from ..files.file_rules import printable
-from ..files.host_paths import open_file
+from ...core.errors import ConfigurationError, FileRefused
+from ...core.model import MIB
+from ...files.file_rules import printable
+from ...files.host_paths import open_file
+from .codes import RequirementCode
 
 SETTING = "requirements"
 MAX_BYTES = 4 * MIB
@@ -112,15 +112,6 @@ class Wanted:
         named = [f"{wheel.name} {wheel.sha256}" for wheel in self.wheels]
         return "\0".join([*self.flags, "", *self.lines, "", *self.constraints, "", *named])
 
-    def write(self, folder: Path) -> Path:
-        """Write a requirements file for pip into an empty folder of ours, with copies of the wheels beside it."""
-        named = [f"{wheel.copy(folder)} --hash=sha256:{wheel.sha256}" for wheel in self.wheels]
-        if not self.has_hashes:  # pip wants a hash for each as soon as one has one
-            named = [line.partition(" --hash=")[0] for line in named]
-        path = folder / "requirements.txt"
-        path.write_text("\n".join([*self.flags, *self.lines, *named, ""]), encoding="utf-8")
-        return path
-
 
 def read(path: Path) -> Wanted:
     """Read a requirements file. Raises `ConfigurationError` with the line that is not taken, and why."""
@@ -145,7 +136,7 @@ def asked(texts: Sequence[str], *, paths: bool) -> Wanted:
             reader.line(text.strip(), "", constraints=False, depth=0)
         except _Refused as reason:
             what = f"{printable(str(text)[:MAX_ASKED])!r} is not taken: {reason}"
-            raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, what) from None
+            raise ConfigurationError(RequirementCode.PACKAGE_IMPROPER, what) from None
     return wanted
 
 
@@ -211,7 +202,7 @@ class _RequirementReader:
 
 
 def _unreadable(why: str, limit: str | None = None) -> ConfigurationError:
-    return ConfigurationError(UsageCode.REQUIREMENTS_UNREADABLE, why, limit=limit, setting=SETTING)
+    return ConfigurationError(RequirementCode.REQUIREMENTS_UNREADABLE, why, limit=limit, setting=SETTING)
 
 
 class _Refused(Exception):

@@ -1,1 +1,0 @@
-"""Wheels: what is wanted, and what pip is asked."""
