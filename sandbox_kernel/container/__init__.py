@@ -17,7 +17,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
 - `stream_relay`: The agent where cells may open connections: a listener and a relay in its loop.
-- `nested_agents`: Further agents of one sandbox, each with a kernel of its own.
 - `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python, and interrupts that meet
 cells alone.
 - `shell_commands`: Commands beside the cells; in the kernel, with the first of them.

@@ -415,9 +415,6 @@ class EndCode(Code):
         "Choose one of these, or build an image that has it (docs/languages.md).",
     )
 
-    NO_NESTED_AGENT = "failure", "the sandbox cannot have one more kernel: {why}", "Remove a context, or raise pids."
-    NO_FOLDER = "failure", "a kernel cannot begin in this folder: {why}", "Choose a folder that cells can enter."
-
     # --- sandboxes ---
     SANDBOX_DIED = "failure", "the sandbox ended", _AGAIN
     OUT_OF_PROCESSES = (

@@ -103,7 +103,7 @@ class Extension(NamedTuple):
 @cache
 def agent_source(modules: tuple[str, ...] = MODULES, extension: str | None = None, *, watch: bool = False) -> str:
     """Return a program that holds the agent's modules and starts it with its `CONFIG`."""
-    sources = {f"container.{name}": _source(name) for name in modules}
+    sources = {f"container.{name}": source_of(name) for name in modules}
     if extension is not None:
         sources["container.extension"] = extension
     return _SHIPPED.format(sources={"container": ""} | sources, calls=calls(watch=watch))
@@ -150,7 +150,8 @@ _PUBLISH_ALL = (
 it is set again with each subscription, before its welcome."""
 
 
-def _source(module: str) -> str:
+def source_of(module: str) -> str:
+    """Return the source of a module of `container`, or of `index.INSIDE`, whose plugin is here."""
     if module in index.INSIDE:
         return index.inside(module)
     return (PACKAGE / "container" / f"{module}.py").read_text(encoding="utf-8")
@@ -166,7 +167,7 @@ def module_line(source: str, name: str) -> str:
 
 
 def _installing(module: str) -> str:
-    return f"{_source(module)}\ninstall_here()\n"
+    return f"{source_of(module)}\ninstall_here()\n"
 
 
 @cache
@@ -181,9 +182,9 @@ def sources() -> list[tuple[str, str]]:
     of_kernels = ("output_inlining", "figure_data", "secret_watch")
     gone = {name for name, plugin in index.INSIDE.items() if not index.is_here(plugin)}
     return [
-        *((f"container/{name}.py", _source(name)) for name in modules if name not in gone),
+        *((f"container/{name}.py", source_of(name)) for name in modules if name not in gone),
         *((f"<frozen {name}>", _installing(name)) for name in of_kernels if name not in gone),
-        ("<frozen kernel_launcher>", _source("kernel_launcher")),
+        ("<frozen kernel_launcher>", source_of("kernel_launcher")),
     ]
 
 
@@ -244,8 +245,8 @@ def agent_config(limits: Limits, options: AgentOptions = PLAIN) -> dict[str, Any
             # idle, the last of a cell's outputs, has come.
             "--IPythonKernel._execute_sleep=0",
         ],
-        "prepared": _source("prepared"),
-        "launcher": _source("kernel_launcher"),
+        "prepared": source_of("prepared"),
+        "launcher": source_of("kernel_launcher"),
         "lines": [
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
             # result among them, where the machine is busy. As many may wait as two cells may send.
@@ -357,7 +358,7 @@ def without_home(spec: SandboxSpec) -> SandboxSpec:
 
 
 def nested_config(spec: SandboxSpec, folder: str) -> dict[str, Any]:
-    """Return what a further agent of a sandbox is told, whose kernel begins in `folder` (`session.nested_agents`)."""
+    """Return what a further agent of a sandbox is told, whose kernel begins in `folder` (`plugins.contexts`)."""
     if spec.made_of is None:
         raise ValueError("it is no agent's")
     return agent_config(spec.limits, spec.made_of) | {"scratch": folder}

@@ -593,8 +593,8 @@ class SandboxHandle(Protocol):
     def serve(self, transport: Transport, engine: str) -> ServedKernel:
         """Serve its kernel to all clients of a transport; they are told `engine` of what makes the sandbox."""
 
-    def session_within(self, settings: Settings, folder: str) -> OwnedSession:
-        """Return a session for one more kernel in this sandbox, which begins in `folder`; it is started later."""
+    def session_within(self, settings: Settings, engine: Any) -> OwnedSession:
+        """Return a session for one more kernel in this sandbox, which `engine` starts there, later."""
 
     def resume_cell(
         self,
@@ -867,6 +867,8 @@ class Plugin:
     requirements: Callable[[Path], tuple[str, Callable[..., object]]] | None = None
     """Reads a file of requirements: returns what stands for them in a digest, and what fetches their wheels, as
     `image_wheels.all_locked` does, for `target` and maybe `fresh`. Raises `ConfigurationError`."""
+    nested: Callable[[Any], Any] | None = None
+    """Makes what has further agents of a container, from the link to its own agent (`session.agent_link`)."""
     snapshots: Callable[[], object] | None = None
     """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
     inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None

@@ -116,9 +116,9 @@ REQUIRES: dict[str, tuple[str, ...]] = {
     "packages": ("requirements", "tools"),
     "qemu": ("bubblewrap",),
     "serve": ("mcp", "tools"),
-    "shared": ("broker",),
+    "shared": ("broker", "contexts"),
 }
-"""Those that import others, each with these."""
+"""Those that need others, each with these."""
 LINUX = ("broker", "bubblewrap", "data", "qemu", "wasm")
 """Those that need Linux on this machine itself; Docker, elsewhere, has a machine with Linux of its own."""
 INSIDE: dict[str, str] = {
@@ -126,6 +126,7 @@ INSIDE: dict[str, str] = {
     "figure_data": "charts",
     "call_watch": "monitor",
     "secret_watch": "monitor",
+    "nested_agents": "contexts",
 }
 """Modules that the nucleus ships to kernels and agents, each with the plugin whose `inside` has it."""
 CHART = "application/vnd.sandbox-kernel.chart+json"
@@ -293,6 +294,12 @@ def requirements(path: Path) -> tuple[str, Callable[..., Any]]:
     read: Any = plugin("requirements", "requirements").requirements
     found: tuple[str, Callable[..., Any]] = read(path)
     return found
+
+
+def nested(link: object) -> Any:
+    """Return what has further agents of the container behind `link`. Raises `ConfigurationError` if none can be had."""
+    made: Any = plugin("contexts").nested
+    return made(link)
 
 
 def rule_of(output: str) -> Callable[[Any], Any] | None:

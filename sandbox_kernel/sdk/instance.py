@@ -29,7 +29,6 @@ from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
 from ..plugins.api import Origin, Transport
-from ..session.nested_agents import NestedEngine
 from ..session.session import Session
 from .cell_request import CellCall, CellFront, Tell
 from .execution import Execution, ExecutionError
@@ -234,9 +233,8 @@ class Instance:
 
         return KernelServer(self.session, transport, engine)
 
-    def session_within(self, settings: Settings, folder: str) -> Session:
-        """Return a session for one more kernel in this sandbox, which begins in `folder`; it is started later."""
-        engine = NestedEngine(self.session.open_nested, folder)
+    def session_within(self, settings: Settings, engine: Any) -> Session:
+        """Return a session for one more kernel in this sandbox, which `engine` starts there, later."""
         front = CellFront(self.cells)
         session = Session(settings, engine, front, within=self.session)
         _hears(session, front)

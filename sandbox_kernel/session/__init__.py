@@ -10,7 +10,6 @@ answers its clients itself is the package `serving`.
 - `plugin_parts`: The plugins' parts of a session.
 - `container_states`: The states of one container, and what may follow what.
 - `lifecycle`: One container from its start to the name of its death.
-- `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.
 - `pauses`: The pauses of a session, and what bounds them.
 - `session`: What an entry point calls: cells in, messages out, one container after another, and its idle time.
 """

@@ -23,7 +23,7 @@ from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container
-from .nested_agents import NestedAgentLinks
+from ..plugins import index
 
 MAX_QUEUED_BYTES = 256 << 20
 """Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
@@ -65,8 +65,8 @@ class Link:
         """Those of questions, with what is left of each while nothing flows."""
         self.spoke = -math.inf
         """When the last message to the kernel was sent, by the loop's clock."""
-        self.nested = NestedAgentLinks(self)
-        """Further agents of the same container."""
+        self._nested: Any = None
+        """Further agents of the same container, once there was one."""
         self.failure: Note | None = None
         """Why the link was given up, where it was not the container's end."""
 
@@ -97,6 +97,18 @@ class Link:
             self._queued_bytes += size
             self._queue.append(frame)
             self._work.set()
+
+    def nested(self) -> Any:
+        """Return what has further agents of the container. Raises `ConfigurationError` where no plugin has them."""
+        if self._nested is None:
+            self._nested = index.nested(self)
+        return self._nested
+
+    def take_nested(self, parts: list[bytes]) -> None:
+        """Act on a frame of a further agent. Raises `WireError` for one that none sends."""
+        if self._nested is None:
+            raise WireError(EndCode.NOT_FRAMES, "the sandbox sent a frame of a further agent, and has none")
+        self._nested.take(parts)
 
     def serve_last(self, source: Callable[[], list[bytes] | None]) -> None:
         """Take frames from `source` as long as it has some, each when nothing that was sent waits any more."""
@@ -236,7 +248,8 @@ class Link:
 
     def _abandon(self) -> None:
         self._over = True  # no request would be answered from here on
-        self.nested.abandon()
+        if self._nested is not None:
+            self._nested.abandon()
         self._flowing.set()
         for future in self._asked.values():
             if not future.done():

@@ -422,7 +422,7 @@ class Lifecycle:
             elif kind == wire.STREAM:
                 self._streams.take(parts)
             elif kind == wire.NESTED:
-                link.nested.take(parts)
+                link.take_nested(parts)
             else:
                 await self._message(kind, parts)
 

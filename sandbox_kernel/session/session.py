@@ -25,7 +25,7 @@ from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec
 from ..files.folder_sync import Folders
 from ..files.host_paths import Folder
-from ..plugins.api import EventListener, Figures, FileWatch, SessionFront, SessionObserver, SessionService
+from ..plugins.api import AgentPipe, EventListener, Figures, FileWatch, SessionFront, SessionObserver, SessionService
 from ..policy import protocol
 from ..policy.handshake import KernelHandshake
 from ..policy.output_policy import OutputPolicy
@@ -35,7 +35,6 @@ from .cell_streams import NoStreams, RunningCells, StreamCarrier, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
 from .hints import SessionHints
 from .lifecycle import Lifecycle
-from .nested_agents import NestedPipe
 from .pauses import Pauses
 from .plugin_parts import Services
 from .requests.driver import Requests
@@ -506,12 +505,13 @@ class Session:
     async def save(self, fd: int) -> dict[str, Any]:
         return await self.pauses.save(fd)
 
-    async def open_nested(self, config: Mapping[str, Any]) -> NestedPipe:
+    async def open_nested(self, config: Mapping[str, Any]) -> AgentPipe:
         await self.started()
-        return await self._link().nested.open(config)
+        pipe: AgentPipe = await self._link().nested().open(config)
+        return pipe
 
     async def nested_kernelspecs(self) -> Any:
-        return await self._link().nested.kernelspecs()
+        return await self._link().nested().kernelspecs()
 
     def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
         return self._tasks.start(work, what)

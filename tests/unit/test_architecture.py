@@ -46,7 +46,6 @@ SHIPPED = (
         "agent",
         "flow",
         "stream_relay",
-        "nested_agents",
         "start",
         "kernel_launcher",
     ),

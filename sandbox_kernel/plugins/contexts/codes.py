@@ -10,6 +10,8 @@ class ContextCode(Code):
 
     CONTEXT_UNKNOWN = "failure", "the sandbox has no such context", "Call list_contexts()."
     CONTEXT_OF_SANDBOX = "failure", "the context of the sandbox's own kernel is not removed", "Kill the sandbox."
+    NO_NESTED_AGENT = "failure", "the sandbox cannot have one more kernel: {why}", "Remove a context, or raise pids."
+    NO_FOLDER = "failure", "a kernel cannot begin in this folder: {why}", "Choose a folder that cells can enter."
     LANGUAGE_UNKNOWN = (
         "failure",
         "the image {image!r} has no kernel for {language!r}; it has {has}",

@@ -20,6 +20,7 @@ from ...core.tasks import Tasks, noted_in
 from ...sdk.values import Context
 from ..api import OwnedSession, SandboxHandle
 from .codes import ContextCode
+from .nested_agents import NestedEngine
 
 KERNELS = {
     "python": PYTHON_KERNEL,
@@ -69,7 +70,8 @@ class Contexts:
         kernel = await self._kernel(language)
         folder = _folder(cwd)
         settings = instance.settings.without(*OF_SANDBOX)
-        session = instance.session_within(replace(settings, kernel=kernel, uploads=None, downloads=None), folder)
+        settings = replace(settings, kernel=kernel, uploads=None, downloads=None)
+        session = instance.session_within(settings, NestedEngine(instance.session.open_nested, folder))
         try:
             await session.started()
             instance.check()

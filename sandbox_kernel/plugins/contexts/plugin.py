@@ -15,4 +15,11 @@ def sdk(sandbox: SandboxHandle) -> Any:
     return Contexts(sandbox)
 
 
-PLUGIN = Plugin(name="contexts", page="docs/contexts.md", codes={"Contexts": ContextCode}, sdk=sdk)
+def nested(link: Any) -> Any:
+    """Return what has the further agents of a container."""
+    from .nested_agents import NestedAgentLinks
+
+    return NestedAgentLinks(link)
+
+
+PLUGIN = Plugin(name="contexts", page="docs/contexts.md", codes={"Contexts": ContextCode}, sdk=sdk, nested=nested)

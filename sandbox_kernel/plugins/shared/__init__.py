@@ -1,7 +1,7 @@
 """One sandbox that several kernels of a user share: each notebook has a kernel and variables of its own in it.
 
 The engine `shared`. A process of the user's owns the sandbox while a kernel is in it: a broker whose sandboxes are
-further agents of that (`session.nested_agents`).
+further agents of that (`contexts.nested_agents`).
 
 - `plugin`: What this plugin adds.
 - `codes`: Why a kernel cannot join.

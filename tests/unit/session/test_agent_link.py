@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import ConfigurationError, WireError
+from sandbox_kernel.plugins import index
 from sandbox_kernel.session import agent_link as module
 from sandbox_kernel.session.agent_link import Link
 from tests.support.patience import within
@@ -97,3 +99,13 @@ async def test_a_defect_of_ours_in_the_link_ends_the_container_and_is_its_reason
         await container.killed.wait()
         await reading
     assert "ValueError" in str(link.failure)
+
+
+async def test_without_their_plugin_a_container_has_no_further_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "is_here", lambda name: name != "contexts")
+    monkeypatch.setattr(module, "PING_SECONDS", 0.0)
+    async with linked(Container()) as (link, _):
+        with pytest.raises(WireError, match="a further agent, and has none"):
+            link.take_nested([b"x"])
+        with pytest.raises(ConfigurationError, match="the plugin contexts is not a part of this installation"):
+            link.nested()

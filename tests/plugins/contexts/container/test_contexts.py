@@ -307,7 +307,7 @@ def test_what_there_is_not_is_refused(sandbox: Sandbox) -> None:
         ContextCode.CONTEXT_OF_SANDBOX.code: lambda: sandbox.remove_context(own),
         UsageCode.NOT_TOGETHER.code: lambda: sandbox.run_code("1", language="python", context=own),
         UsageCode.WRONG_ARGUMENT.code: lambda: sandbox.create_context(cwd="a\0b"),
-        EndCode.NO_FOLDER.code: lambda: sandbox.create_context(cwd="/etc/passwd"),
+        ContextCode.NO_FOLDER.code: lambda: sandbox.create_context(cwd="/etc/passwd"),
     }
     for code, call in calls.items():
         with pytest.raises(ConfigurationError) as caught:

@@ -13,9 +13,10 @@ from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, S
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.base import Container
+from sandbox_kernel.plugins.contexts.codes import ContextCode
+from sandbox_kernel.plugins.contexts.nested_agents import NestedEngine
 from sandbox_kernel.session import pauses
 from sandbox_kernel.session.lifecycle import Lifecycle
-from sandbox_kernel.session.nested_agents import NestedEngine
 from tests.support.patience import cancelled, until, within
 
 COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
@@ -31,7 +32,7 @@ def pipes(sandbox: AsyncSandbox) -> dict[int, Any]:
     """Return the pipes of further agents that the host knows of."""
     link = sandbox._instance.session.link  # noqa: SLF001
     assert link is not None
-    return link.nested._pipes  # noqa: SLF001
+    return link.nested()._pipes  # noqa: SLF001
 
 
 async def no_pipe(sandbox: AsyncSandbox) -> None:
@@ -231,7 +232,7 @@ def test_a_folder_that_cells_cannot_enter_is_refused_with_the_reason(image: str)
         for folder in ("/root", "/etc/passwd", "/proc/new"):
             with pytest.raises(ConfigurationError) as refused:
                 sandbox.create_context(cwd=folder)
-            assert refused.value.code.code == EndCode.NO_FOLDER.code
+            assert refused.value.code.code == ContextCode.NO_FOLDER.code
             assert refused.value.setting == "cwd"
         assert len(sandbox.list_contexts()) == 1
         assert sandbox.create_context(cwd="new/folder").cwd == "/mnt/data/new/folder"

@@ -11,14 +11,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..container import flow, wire
-from ..core.codes import EndCode
-from ..core.errors import ConfigurationError, EngineError, SandboxDied, SandboxError, WireError
-from ..core.model import ExitReason, SandboxSpec
-from ..core.package_files import PACKAGE
-from ..engines.base import AttestationCheck, Container, Handover
-from ..engines.shipping import nested_config
-from ..files.file_rules import printable
+from ...container import flow, wire
+from ...core.codes import EndCode
+from ...core.errors import ConfigurationError, EngineError, SandboxDied, SandboxError, WireError
+from ...core.model import ExitReason, SandboxSpec
+from ...engines.base import AttestationCheck, Container, Handover
+from ...engines.shipping import nested_config, source_of
+from ...files.file_rules import printable
+from .codes import ContextCode
 
 MODULES = ("flow", "kernelspecs", "nested_agents")
 """What the agent of the container needs for them; it gets them with the first."""
@@ -61,7 +61,7 @@ class NestedAgentLinks:
         """Start one more agent. Raises `SandboxDied`, and `ConfigurationError` if its kernel cannot begin there."""
         await self._ship()
         if len(self._pipes) >= MAX_NESTED:
-            raise SandboxDied(EndCode.NO_NESTED_AGENT.note(why="it has too many"), limit=f"{MAX_NESTED}")
+            raise SandboxDied(ContextCode.NO_NESTED_AGENT.note(why="it has too many"), limit=f"{MAX_NESTED}")
         self._last += 1
         pipe = self._pipes[self._last] = NestedPipe(self._link, self._last)
         try:
@@ -74,15 +74,13 @@ class NestedAgentLinks:
             return pipe
         why = printable(str(reply.get("message"))[:200], 200)
         if reply.get("error") == "folder":
-            raise ConfigurationError(EndCode.NO_FOLDER.note(why=why), value=str(config["scratch"]), setting="cwd")
-        raise SandboxDied(EndCode.NO_NESTED_AGENT.note(why=why))
+            raise ConfigurationError(ContextCode.NO_FOLDER.note(why=why), value=str(config["scratch"]), setting="cwd")
+        raise SandboxDied(ContextCode.NO_NESTED_AGENT.note(why=why))
 
     async def _ship(self) -> None:
         async with self._shipping:
             if not self._is_shipped:
-                folder = PACKAGE / "container"
-                modules = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
-                await self._link.ask("ship", modules=modules)
+                await self._link.ask("ship", modules={name: source_of(name) for name in MODULES})
                 self._is_shipped = True
 
     def take(self, parts: list[bytes]) -> None:
@@ -109,14 +107,15 @@ class NestedAgentLinks:
 class NestedEngine:
     """Starts further agents of a sandbox, each for a session within that sandbox's own."""
 
-    def __init__(self, opens: Callable[[Mapping[str, Any]], Awaitable[Container]], folder: str) -> None:
-        """`opens` is `Session.open_nested` of that session; kernels begin in `folder`."""
+    def __init__(self, opens: Callable[[Mapping[str, Any]], Awaitable[Any]], folder: str) -> None:
+        """`opens` is `OwnedSession.open_nested` of that session; kernels begin in `folder`."""
         self._opens = opens
         self._folder = folder
 
     async def start(self, spec: SandboxSpec) -> Container:
         """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
-        return await self._opens(nested_config(spec, self._folder))
+        pipe: Container = await self._opens(nested_config(spec, self._folder))
+        return pipe
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
         raise NotImplementedError("it ends with the process that made it")

@@ -19,13 +19,16 @@ import select
 import signal
 import sys
 
-from . import flow, kernelspecs, process, syscall_filters, wire
-from .agent import MAX_PENDING, STDIN, STDOUT, Agent
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+    from ....container import flow, kernelspecs, process, syscall_filters, wire
+    from ....container.agent import MAX_PENDING, STDIN, STDOUT, Agent
+else:  # where it runs, it is a module of the same package
+    from . import flow, kernelspecs, process, syscall_filters, wire
+    from .agent import MAX_PENDING, STDIN, STDOUT, Agent
 
 READ = 1 << 16
 SCRATCH = "/mnt/data"

@@ -12,7 +12,7 @@ import pytest
 from sandbox_kernel.container import flow, wire
 from sandbox_kernel.core.errors import EngineError, SandboxDied, WireError
 from sandbox_kernel.core.model import ExitReason
-from sandbox_kernel.session.nested_agents import MAX_NESTED, NestedAgentLinks, NestedPipe
+from sandbox_kernel.plugins.contexts.nested_agents import MAX_NESTED, NestedAgentLinks, NestedPipe
 
 
 class Link:
