@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
     from .sdk.client import AsyncSandbox as AsyncSandbox
-    from .sdk.commands import PtySize as PtySize
     from .sdk.execution import Execution as Execution
     from .sdk.execution import ExecutionError as ExecutionError
     from .sdk.execution import Logs as Logs
@@ -56,12 +55,13 @@ if TYPE_CHECKING:
     from .sdk.folder_entries import FileType as FileType
     from .sdk.output_text import OutputMessage as OutputMessage
     from .sdk.result import Result as Result
-    from .sdk.running_command import CommandResult as CommandResult
-    from .sdk.running_command import ProcessInfo as ProcessInfo
     from .sdk.values import CellUsage as CellUsage
+    from .sdk.values import CommandResult as CommandResult
     from .sdk.values import Context as Context
     from .sdk.values import NetworkDenial as NetworkDenial
     from .sdk.values import NetworkUsage as NetworkUsage
+    from .sdk.values import ProcessInfo as ProcessInfo
+    from .sdk.values import PtySize as PtySize
     from .sdk.values import SandboxInfo as SandboxInfo
     from .sdk.values import SandboxMetrics as SandboxMetrics
     from .sdk.values import SandboxQuery as SandboxQuery
@@ -101,18 +101,19 @@ _PLACES = {
     "sdk.blocking": ("Sandbox",),
     "sdk.callbacks": ("Prompt",),
     "sdk.client": ("AsyncSandbox",),
-    "sdk.commands": ("PtySize",),
     "sdk.file_copies": ("Progress",),
     "sdk.folder_entries": ("EntryInfo", "FileInfo", "FileType", "FilesystemEvent", "FilesystemEventType"),
     "sdk.execution": ("Execution", "ExecutionError", "Logs"),
-    "sdk.running_command": ("CommandResult", "ProcessInfo"),
     "sdk.result": ("Result",),
     "sdk.output_text": ("OutputMessage",),
     "sdk.values": (
         "CellUsage",
+        "CommandResult",
         "Context",
         "NetworkDenial",
         "NetworkUsage",
+        "ProcessInfo",
+        "PtySize",
         "SandboxInfo",
         "SandboxMetrics",
         "SandboxQuery",

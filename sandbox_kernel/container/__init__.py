@@ -19,6 +19,5 @@ standard library and each other, and are written for Python 3.9 and later.
 - `stream_relay`: The agent where cells may open connections: a listener and a relay in its loop.
 - `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python, and interrupts that meet
 cells alone.
-- `shell_commands`: Commands beside the cells; in the kernel, with the first of them.
 - `start`: What comes before: the filters, and the kernel as early as can be.
 """

@@ -378,7 +378,6 @@ class EndCode(Code):
     CELL_TIMEOUT = "limit", "the cell ran longer than its time limit and was stopped", _TIME
     CELL_OUT_OF_FUEL = "limit", "the cell computed more than its fuel is for and was stopped", "Do less, or raise fuel."
     REQUEST_TIMEOUT = "limit", "a request ran longer than its time limit and was stopped", _TIME
-    COMMAND_TIMEOUT = "limit", "the command ran longer than its time limit and was ended", _TIME
     CELL_WAITED_TOO_LONG = "limit", "the cell waited too long for a person", _IDLE
     OUT_OF_MEMORY = "limit", "the cell used more memory than the sandbox has", _MEMORY
     OUT_OF_SCRATCH = (
@@ -525,9 +524,7 @@ class EndCode(Code):
     SANDBOX_CLOSED = "failure", "a sandbox was used after its end, or outside of its loop or process", _OWNER
     SANDBOX_KILLED = "failure", "the sandbox was killed: make a new one", _NEW_SANDBOX
     COMMAND_FAILED = "failure", "the command ended with the exit code {code}", "Read its stderr."
-    COMMAND_NOT_STARTED = "failure", "the command could not be started: {why}", "Check cwd, and the limits."
     COMMAND_GONE = "failure", "there is no such command: it ended, or its kernel did", _AGAIN
-    COMMAND_UNANSWERED = "violation", "the sandbox gave no proper answer about a command", _PIPE
     SANDBOX_NOT_HERE = "failure", "this process has no open sandbox with the id {id!r}", _OWNER
     SANDBOX_DROPPED = "failure", "the sandbox of these files has ended: nothing refers to it any more", _OWNER
     SANDBOX_OF_ANOTHER_PROCESS = (

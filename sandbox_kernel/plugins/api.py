@@ -584,7 +584,7 @@ class SandboxHandle(Protocol):
         Without, the loss of the last one is raised: what a caller looks for is gone with it.
         """
 
-    async def run_own(self, code: str, *, reads: str, timeout: float) -> Any:
+    async def run_own(self, code: str, *, reads: str, timeout: float, context: Any = None) -> Any:
         """Run a cell of this package's own for at most `timeout` seconds; return its `sdk.execution.Execution`.
 
         The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "browser_policy": (),
     "bubblewrap": (),
     "charts": (),
+    "commands": (),
     "contexts": (),
     "data": ("volumes",),
     "doctor": ("doctor",),
@@ -112,7 +113,7 @@ SERVICES: dict[str, dict[str, object]] = {
 One without settings takes part where a caller gives it something.
 """
 REQUIRES: dict[str, tuple[str, ...]] = {
-    "frameworks": ("charts", "tools"),
+    "frameworks": ("charts", "commands", "tools"),
     "packages": ("requirements", "tools"),
     "qemu": ("bubblewrap",),
     "serve": ("mcp", "tools"),

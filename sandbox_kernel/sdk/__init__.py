@@ -14,8 +14,6 @@
 - `folder_entries`: What lies in a folder, and what changes in it.
 - `file_copies`: How far a copy of a file is, and the hash of what was copied.
 - `files`: Files and folders of a sandbox, for callers.
-- `running_command`: One command, followed from the host, and its input.
-- `commands`: Commands of a sandbox, and shells with a terminal.
 - `ownership`: Whose a sandbox is: this process's, or one of a keeper, which outlives its caller.
 - `bare_session`: The session of a sandbox whose own kernel nobody hears.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.

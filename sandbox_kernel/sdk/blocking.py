@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
 from ..session.agent_messages import SandboxUsage
-from .blocking_base import Caller, CommandHandle, CommandsBase, FilesBase, PtyBase, SandboxBase, in_a_loop
+from .blocking_base import Caller, FilesBase, SandboxBase, in_a_loop
 from .callbacks import Callback, Prompt
 from .client import AsyncSandbox
-from .commands import PtySize
 from .execution import Execution, ExecutionError, Result
 from .file_copies import Progress
 from .files import Data
 from .folder_entries import Entries, EntryInfo, FileInfo, FileList
 from .keywords import SettingKeywords
 from .output_text import OutputMessage
-from .running_command import DEFAULT_SECONDS, CommandResult, ProcessInfo
 from .sandbox_paths import Name
 from .values import Context, InstalledPackage, Missed, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, Snapshot
 
@@ -191,122 +189,6 @@ class Files(FilesBase):
         return self._call(self._inner.make_dir, path)
 
 
-class Commands(CommandsBase):
-    """The commands of a blocking sandbox. In the background, callbacks are given to `wait`. Ctrl-C kills a command."""
-
-    @overload
-    def run(
-        self,
-        cmd: str,
-        *,
-        background: Literal[False] | None = None,
-        envs: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        on_stdout: Callback[OutputMessage] | None = None,
-        on_stderr: Callback[OutputMessage] | None = None,
-        stdin: bool | None = None,
-        timeout: float | None = DEFAULT_SECONDS,
-        retain_output: bool = True,
-    ) -> CommandResult: ...
-    @overload
-    def run(
-        self,
-        cmd: str,
-        *,
-        background: Literal[True],
-        envs: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        on_stdout: Callback[OutputMessage] | None = None,
-        on_stderr: Callback[OutputMessage] | None = None,
-        stdin: bool | None = None,
-        timeout: float | None = DEFAULT_SECONDS,
-        retain_output: bool = True,
-    ) -> CommandHandle: ...
-    def run(
-        self,
-        cmd: str,
-        *,
-        background: bool | None = None,
-        envs: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        on_stdout: Callback[OutputMessage] | None = None,
-        on_stderr: Callback[OutputMessage] | None = None,
-        stdin: bool | None = None,
-        timeout: float | None = DEFAULT_SECONDS,
-        retain_output: bool = True,
-    ) -> CommandResult | CommandHandle:
-        """Run a command of bash.
-
-        If the call is cancelled, the command is killed.
-
-        Args:
-            cmd: A line of bash.
-            background: Whether to return at once.
-            envs: Variables of its environment.
-            cwd: The folder it runs in, relative to /mnt/data.
-            on_stdout: Called with pieces of text as they come.
-            on_stderr: Called with pieces of text as they come.
-            stdin: Whether `send_stdin` may be used.
-            timeout: Seconds, up to `cell_timeout`. 0 and None are `cell_timeout`.
-            retain_output: Whether the result has the output.
-
-        Returns:
-            How it ended; with `background`, a handle that follows it.
-
-        Raises:
-            CommandExitException: The exit code is not 0, and `background` is not given.
-            CellTimeout: It ran out of time.
-            CommandError: It cannot be started, or is gone with its kernel.
-        """
-        return self._run(
-            cmd,
-            background=background,
-            envs=envs,
-            cwd=cwd,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            stdin=stdin,
-            timeout=timeout,
-            retain_output=retain_output,
-        )
-
-    def list(self) -> builtins.list[ProcessInfo]:
-        """Return the commands that run."""
-        return self._call(self._inner.list)
-
-    def kill(self, pid: int) -> bool:
-        """End a command with SIGKILL, and its children.
-
-        Returns:
-            Whether it ran.
-        """
-        return self._call(self._inner.kill, pid)
-
-    def send_stdin(self, pid: int, data: str | bytes) -> None:
-        """Write to the stdin of a command that was started with `stdin=True`."""
-        self._call(self._inner.send_stdin, pid, data)
-
-    def close_stdin(self, pid: int) -> None:
-        """End the stdin of a command."""
-        self._call(self._inner.close_stdin, pid)
-
-
-class Pty(PtyBase):
-    """Shells with a terminal, of a blocking sandbox. What they say is given to `wait(on_pty=...)`."""
-
-    def send_stdin(self, pid: int, data: bytes) -> None:
-        """Type into a shell."""
-        self._call(self._inner.send_stdin, pid, data)
-
-    def resize(self, pid: int, size: PtySize) -> None:
-        """Change the size of a terminal."""
-        self._call(self._inner.resize, pid, size)
-
-    def kill(self, pid: int) -> bool:
-        """End a shell with SIGKILL; return whether it ran."""
-        return self._call(self._inner.kill, pid)
-
-
 class Sandbox(SandboxBase):
     """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
 
@@ -327,16 +209,6 @@ class Sandbox(SandboxBase):
     def files(self) -> Files:
         """Its files."""
         return Files(self._inner.files, Caller(self._call))
-
-    @cached_property
-    def commands(self) -> Commands:
-        """Its commands."""
-        return Commands(self._inner.commands, Caller(self._call))
-
-    @cached_property
-    def pty(self) -> Pty:
-        """Its shells with a terminal."""
-        return Pty(self._inner.pty, Caller(self._call))
 
     def run_code(
         self,

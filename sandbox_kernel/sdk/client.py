@@ -30,7 +30,6 @@ from ..plugins.api import Origin, SandboxHandle
 from ..session.agent_messages import SandboxUsage
 from . import environment_variables, snapshots
 from .callbacks import Callback, Callbacks, Prompt
-from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles
 from .instance import Instance
@@ -56,6 +55,10 @@ from .values import (
 
 if TYPE_CHECKING:
     from ..core.screen_findings import Screened
+    from ..plugins.commands.commands import (  # type: ignore[import-not-found, unused-ignore]
+        AsyncCommands,
+        AsyncPty,
+    )
 
 
 def _aware(moment: datetime) -> datetime:
@@ -136,12 +139,14 @@ class AsyncSandbox:
     @cached_property
     def commands(self) -> AsyncCommands:
         """Its commands."""
-        return AsyncCommands(self.settings, self._instance.run_python)
+        found: AsyncCommands = self._instance.part("commands").commands
+        return found
 
     @cached_property
     def pty(self) -> AsyncPty:
         """Its shells with a terminal."""
-        return AsyncPty(self.commands.requests)
+        found: AsyncPty = self._instance.part("commands").pty
+        return found
 
     # --- cells ---
 

@@ -24,7 +24,7 @@ from ..core.errors import (
     SandboxPaused,
     wrong_argument,
 )
-from ..core.model import PYTHON_KERNEL, Message, Settings
+from ..core.model import Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
@@ -213,19 +213,12 @@ class Instance:
         finally:
             self._calls -= is_own
 
-    async def run_own(self, code: str, *, reads: str, timeout: float) -> Execution:
+    async def run_own(self, code: str, *, reads: str, timeout: float, context: Session | None = None) -> Execution:
         """Run a cell of this package's own for at most `timeout` seconds. Raises as `run` does.
 
         The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.
         """
-        return await self.run(code, timeout, False, reads=reads)
-
-    async def run_python(self, *arguments: Any, **named: Any) -> Execution:
-        """Run a cell of Python, as `run` does; in a context if the sandbox's own kernel takes another language."""
-        context = None
-        if self.settings.kernel != PYTHON_KERNEL:
-            context = await self.part("contexts").session(None, "python")
-        return await self.run(*arguments, **named, context=context)
+        return await self.run(code, timeout, False, reads=reads, context=context)
 
     def serve(self, transport: Transport, engine: str) -> KernelServer:
         """Serve its kernel to all clients of a transport; they are told `engine` of what makes the sandbox."""

@@ -5,6 +5,7 @@ Public: plugins may import it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,6 +32,38 @@ class AttachedSandbox(NamedTuple):
     take: bool
     prepared: Mapping[str, Any] = {}
     """What plugins of its first owner's have inside, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PtySize:
+    """The size of a terminal, in characters."""
+
+    rows: int
+    cols: int
+
+
+class CommandResult(NamedTuple):
+    """How a command ended."""
+
+    stdout: str | None
+    """None if it was not to be kept (`retain_output=False`)."""
+    stderr: str | None
+    exit_code: int
+    error: str | None = None
+
+
+class ProcessInfo(NamedTuple):
+    """A command that runs, as the sandbox says."""
+
+    pid: int
+    cmd: str
+    args: tuple[str, ...]
+    envs: Mapping[str, str]
+    cwd: str | None
+    tag: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.pid}: {shlex.join((self.cmd, *self.args))}"
 
 
 @dataclass(frozen=True, slots=True)

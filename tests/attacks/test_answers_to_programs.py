@@ -23,6 +23,7 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core import answer_allowance
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import CommandError
+from sandbox_kernel.plugins.commands.codes import CommandCode
 from sandbox_kernel.session.requests import driver
 from tests.attacks.test_floods import status
 from tests.support.cases import some
@@ -139,5 +140,5 @@ def test_an_answer_about_a_command_is_not_built_if_it_is_too_much(inner: str, pr
         assert said["limit"] == "16.0 MiB of memory, 4 times output_limit"
         assert said["needed"] < 3 * LIMIT
     else:
-        assert said["code"] == EndCode.COMMAND_UNANSWERED.code
+        assert said["code"] == CommandCode.COMMAND_UNANSWERED.code
         assert said["needed"] > 3 * LIMIT

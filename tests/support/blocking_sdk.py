@@ -1,24 +1,32 @@
-"""Writes sandbox_kernel/sdk/blocking.py: `make blocking`; tests/unit/sdk/test_blocking.py compares.
+"""Writes what is blocking of the SDK and of its commands: `make blocking`; tests/unit/sdk/test_blocking.py compares.
 
-A class is written of each asynchronous one. It has each public method and property that its base, in blocking_base.py,
-does not have by hand: with the same signature and docstring, around one call.
+A class is written of each asynchronous one. It has each public method and property that its base, in the module whose
+name ends with `_base`, does not have by hand: with the same signature and docstring, around one call.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
-from sandbox_kernel.sdk import blocking_base, client, commands, files
 from tests.support import ROOT
 
-BLOCKING = ROOT / "sandbox_kernel/sdk/blocking.py"
-ASYNCHRONOUS: tuple[type, ...] = (files.AsyncFiles, commands.AsyncCommands, commands.AsyncPty, client.AsyncSandbox)
+WRITTEN = {
+    "sandbox_kernel.sdk.blocking": ("sdk.files.AsyncFiles", "sdk.client.AsyncSandbox"),
+    "sandbox_kernel.plugins.commands.blocking_commands": (
+        "plugins.commands.commands.AsyncCommands",
+        "plugins.commands.commands.AsyncPty",
+    ),
+}
+"""Modules, each with the asynchronous classes that its own are written of."""
 NOT_FOR_CALLERS = {"is_new", "prepared", "watching", "opened", "writing", "uploading", "downloading"}
 WORDS = {
     r"\bawait ": "",
@@ -26,42 +34,55 @@ WORDS = {
     r"\bAsync(?=Iterator|Sandbox|Files|CommandHandle|Commands|Pty)": "",
     r"(?<![\w.])list\[": "builtins.list[",  # some of the classes have a method of that name
 }
-HEAD = '''"""The SDK without `await`: the same on an event loop in another thread. Written by `make blocking`.
-
-Public: plugins may import it.
-"""
-'''
-
 CHECKS = ("--select=I,F401,F811", "--config=lint.isort.split-on-trailing-comma=false", "--fix-only", "--quiet")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def generated(sources: tuple[type, ...] = ASYNCHRONOUS) -> str:
-    """Return the module as it has to be."""
-    classes = [written(source) for source in sources]
-    modules = dict.fromkeys(["sandbox_kernel.sdk.blocking_base", *(source.__module__ for source in ASYNCHRONOUS)])
-    text = "\n".join([HEAD, *(line for module in modules for line in imports(module)), *classes])
+def path_of(module: str) -> Path:
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def asynchronous(module: str) -> tuple[type, ...]:
+    """Return the classes that those of a module are written of."""
+    named = [name.rpartition(".") for name in WRITTEN[module]]
+    return tuple(getattr(importlib.import_module(f"sandbox_kernel.{place}"), name) for place, _, name in named)
+
+
+def generated(module: str, sources: tuple[type, ...] | None = None) -> str:
+    """Return a module as it has to be."""
+    base, known = importlib.import_module(f"{module}_base"), asynchronous(module)
+    classes = [written(source, base) for source in sources or known]
+    modules = dict.fromkeys([base.__name__, *(source.__module__ for source in known)])
+    own = "\n".join(classes)
+    head = path_of(module).read_text(encoding="utf-8").partition("from ")[0]
+    text = "\n".join([head, *(line for one in modules for line in imports(one, own)), own])
     for tool in (["check", *CHECKS], ["format"]):
-        ruff = [sys.executable, "-m", "ruff", *tool, "--stdin-filename", str(BLOCKING), "-"]
+        ruff = [sys.executable, "-m", "ruff", *tool, "--stdin-filename", str(path_of(module)), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 
-def imports(module: str) -> Iterator[str]:
-    """Yield lines that import what a module imports, and what it has itself; what is too much is removed later."""
+def imports(module: str, own: str) -> Iterator[str]:
+    """Yield lines that import what a module imports, and what it has itself; what is too much is removed later.
+
+    For type checkers, that is what the text `own` names: a block of them must not be left empty.
+    """
     for node in ast.parse(inspect.getsource(sys.modules[module])).body:
         match node:
-            case ast.Import() | ast.ImportFrom() | ast.If():
+            case ast.If():
+                wanted = [one for one in map(ast.unparse, node.body) if re.search(rf"\b{one.split()[-1]}\b", own)]
+                yield from [f"if {ast.unparse(node.test)}:", *(f"    {one}" for one in wanted)] if wanted else []
+            case ast.Import() | ast.ImportFrom():
                 yield ast.unparse(node)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
                 yield f"from .{module.rpartition('.')[2]} import {name}"
 
 
-def written(source: type) -> str:
+def written(source: type, bases: ModuleType) -> str:
     """Return the blocking class of an asynchronous one."""
     name = source.__name__.removeprefix("Async")
-    base = getattr(blocking_base, f"{name}Base")
+    base = getattr(bases, f"{name}Base")
     text = textwrap.dedent(inspect.getsource(source))
     [cls] = ast.parse(text).body
     assert isinstance(cls, ast.ClassDef)
@@ -118,5 +139,23 @@ def spoken(text: str) -> str:
     return text
 
 
+def check_is_up_to_date(module: str) -> None:
+    """Assert that a module is what is written of it."""
+    assert generated(module) == path_of(module).read_text(encoding="utf-8"), "make blocking"
+
+
+def check_is_whole(module: str) -> None:
+    """Assert that each public method of the asynchronous classes has its blocking form."""
+    for source in asynchronous(module):
+        blocking = getattr(importlib.import_module(module), source.__name__.removeprefix("Async"))
+        public = {each for each in dir(source) if not each.startswith("_")} - NOT_FOR_CALLERS
+        assert public
+        for each in public:
+            there, here = getattr(source, each), getattr(blocking, each)
+            assert here.__doc__ or not there.__doc__, each
+            assert not (callable(there) and inspect.iscoroutinefunction(here)), each
+
+
 if __name__ == "__main__":
-    BLOCKING.write_text(generated(), encoding="utf-8")
+    for each in WRITTEN:
+        path_of(each).write_text(generated(each), encoding="utf-8")

@@ -49,7 +49,6 @@ SHIPPED = (
         "start",
         "kernel_launcher",
     ),
-    "shell_commands",
 )
 """What runs in the container; each imports those before it."""
 TOPS = ("sandbox_kernel", "tests", "fuzz", "benchmarks", "images")

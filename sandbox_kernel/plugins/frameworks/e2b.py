@@ -191,7 +191,7 @@ class AsyncSandbox(_Hosted, client.AsyncSandbox):
     @cached_property
     def commands(self) -> AsyncHostedCommands:
         """Its commands."""
-        return AsyncHostedCommands(self.settings, self._instance.run_python)
+        return AsyncHostedCommands(self._instance)
 
     @cached_property
     def pty(self) -> AsyncHostedPty:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sdk import blocking, blocking_base, commands
+from ..commands import blocking_commands as blocking
+from ..commands import blocking_commands_base as blocking_base
+from ..commands import commands
 from .e2b_arguments import hosted
 
 RUN = (
@@ -16,14 +18,14 @@ PID, DATA = ("pid", "request_timeout"), ("pid", "data", "request_timeout")
 
 
 class AsyncCommandHandle(commands.AsyncCommandHandle):
-    """See `sandbox_kernel.sdk.commands.AsyncCommandHandle`."""
+    """See `sandbox_kernel.plugins.commands.commands.AsyncCommandHandle`."""
 
     send_stdin = hosted(commands.AsyncCommandHandle.send_stdin, "data", "request_timeout")
     close_stdin = hosted(commands.AsyncCommandHandle.close_stdin, "request_timeout")
 
 
 class AsyncHostedCommands(commands.AsyncCommands):
-    """See `sandbox_kernel.sdk.commands.AsyncCommands`."""
+    """See `sandbox_kernel.plugins.commands.commands.AsyncCommands`."""
 
     _handle = AsyncCommandHandle
     run: Any = hosted(commands.AsyncCommands.run, *RUN)
@@ -36,7 +38,7 @@ class AsyncHostedCommands(commands.AsyncCommands):
 
 
 class AsyncHostedPty(commands.AsyncPty):
-    """See `sandbox_kernel.sdk.commands.AsyncPty`."""
+    """See `sandbox_kernel.plugins.commands.commands.AsyncPty`."""
 
     _handle = AsyncCommandHandle
     create: Any = hosted(commands.AsyncPty.create, "size", "on_data", *SHELL)
@@ -48,14 +50,14 @@ class AsyncHostedPty(commands.AsyncPty):
 
 
 class CommandHandle(blocking_base.CommandHandle):
-    """See `sandbox_kernel.sdk.blocking_base.CommandHandle`."""
+    """See `sandbox_kernel.plugins.commands.blocking_commands_base.CommandHandle`."""
 
     send_stdin = hosted(blocking_base.CommandHandle.send_stdin, "data", "request_timeout")
     close_stdin = hosted(blocking_base.CommandHandle.close_stdin, "request_timeout")
 
 
 class HostedCommands(blocking.Commands):
-    """See `sandbox_kernel.sdk.blocking.Commands`."""
+    """See `sandbox_kernel.plugins.commands.blocking_commands.Commands`."""
 
     _handle = CommandHandle
     run: Any = hosted(blocking.Commands.run, *RUN)
@@ -68,7 +70,7 @@ class HostedCommands(blocking.Commands):
 
 
 class HostedPty(blocking.Pty):
-    """See `sandbox_kernel.sdk.blocking.Pty`."""
+    """See `sandbox_kernel.plugins.commands.blocking_commands.Pty`."""
 
     _handle = CommandHandle
     create: Any = hosted(blocking.Pty.create, "size", *SHELL)

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
-from sandbox_kernel.sdk import blocking, commands
+from sandbox_kernel import AsyncSandbox, ConfigurationError, Sandbox
+from sandbox_kernel.core.codes import UsageCode
+from sandbox_kernel.plugins import index
 from tests.support import blocking_sdk
 
 
 def test_what_is_generated_is_up_to_date() -> None:
-    assert blocking_sdk.generated() == blocking_sdk.BLOCKING.read_text(encoding="utf-8"), "make blocking"
+    blocking_sdk.check_is_up_to_date("sandbox_kernel.sdk.blocking")
 
 
-@pytest.mark.parametrize("source", blocking_sdk.ASYNCHRONOUS)
-def test_each_public_method_has_its_blocking_form(source: type) -> None:
-    public = {each for each in dir(source) if not each.startswith("_")} - blocking_sdk.NOT_FOR_CALLERS
-    assert public
-    for each in public:
-        there, here = getattr(source, each), getattr(getattr(blocking, source.__name__.removeprefix("Async")), each)
-        assert here.__doc__ or not there.__doc__, each
-        if callable(there):
-            assert not inspect.iscoroutinefunction(here), each
+def test_each_public_method_has_its_blocking_form() -> None:
+    blocking_sdk.check_is_whole("sandbox_kernel.sdk.blocking")
 
 
-def test_a_change_of_a_signature_shows() -> None:
-    class AsyncPty(commands.AsyncPty):
-        async def kill(self, pid: int, signal: int) -> bool:  # type: ignore[override]
-            """End a shell."""
-            return signal > pid
-
-    text = blocking_sdk.generated((AsyncPty,))
-    assert "def kill(self, pid: int, signal: int) -> bool:" in text
-    assert "return self._call(self._inner.kill, pid, signal)" in text
+@pytest.mark.parametrize("kind", [AsyncSandbox, Sandbox])
+@pytest.mark.parametrize("part", ["commands", "pty"])
+def test_commands_are_refused_where_their_plugin_is_gone(
+    kind: type[AsyncSandbox | Sandbox], part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "is_here", lambda name: name != "commands")
+    with pytest.raises(ConfigurationError, match="the plugin commands is not a part of this installation") as refused:
+        getattr(kind(), part)
+    assert refused.value.code is UsageCode.PLUGIN_MISSING

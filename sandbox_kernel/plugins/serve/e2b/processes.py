@@ -13,8 +13,7 @@ from typing import Any
 
 from ....core.codes import EndCode
 from ....core.errors import CommandExitException
-from ....sdk.commands import AsyncCommandHandle, PtySize
-from ....sdk.values import UsualSeconds
+from ....sdk.values import PtySize, UsualSeconds
 from .. import home
 from ..codes import ServeCode
 from ..requests import Refusal
@@ -51,7 +50,7 @@ class Heard:
         return hear
 
 
-async def _follow(handle: AsyncCommandHandle, heard: Heard, put: Put, lease: Lease) -> None:
+async def _follow(handle: Any, heard: Heard, put: Put, lease: Lease) -> None:
     """Follow a command to its end, or until the client goes."""
     try:
         await heard.begin(handle.pid)

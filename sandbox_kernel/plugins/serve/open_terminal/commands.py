@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from ....core.codes import UsageCode
 from ....core.errors import CommandExitException, SandboxError
-from ....sdk.commands import AsyncCommandHandle
 from ..codes import ServeCode
 from ..requests import Refusal, answer, while_there
 from ..tenants import Lease
@@ -139,7 +138,7 @@ async def start(asked: UserRequest, given: Waiting, body: CommandBody) -> Respon
 
 
 async def follow(process: UserCommand, lease: Lease) -> None:
-    handle: AsyncCommandHandle = process.handle
+    handle = process.handle
     lease.calls += 1
     try:
         process.end("done", (await handle.wait()).exit_code)

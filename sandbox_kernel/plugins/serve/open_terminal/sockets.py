@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from ....core.errors import SandboxError
-from ....sdk.commands import PtySize
+from ....sdk.values import PtySize
 from ..codes import ServeCode
 from ..guard import RouteGuard
 from ..requests import Refusal, answer

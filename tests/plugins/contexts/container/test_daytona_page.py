@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import Sandbox
+from sandbox_kernel.plugins.commands import blocking_commands
 from sandbox_kernel.sdk import blocking
 from tests.support import ROOT
 from tests.support.pages import snippets
@@ -27,8 +28,8 @@ def test_what_the_table_names_of_ours_is_there() -> None:
     rows = re.findall(r"^\| `.*?\| (.*?) \|", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE)
     parts = {
         "files": blocking.Files,
-        "commands": blocking.Commands,
-        "pty": blocking.Pty,
+        "commands": blocking_commands.Commands,
+        "pty": blocking_commands.Pty,
         "sandbox": Sandbox,
         "Sandbox": Sandbox,
     }

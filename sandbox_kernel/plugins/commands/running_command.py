@@ -9,14 +9,12 @@ import asyncio
 import base64
 import codecs
 import json
-import shlex
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..core.answer_allowance import AnswerAllowance
-from ..core.codes import EndCode, Note, Survived
-from ..core.errors import (
+from ...core.answer_allowance import AnswerAllowance
+from ...core.codes import EndCode, Note, Survived
+from ...core.errors import (
     AnswerError,
     CellTimeout,
     CommandError,
@@ -29,22 +27,22 @@ from ..core.errors import (
     SandboxError,
     wrong_argument,
 )
-from ..core.model import Settings, format_bytes
-from ..core.package_files import PACKAGE
-from ..files.file_rules import printable
-from ..policy.safe_text import PrintedStream
-from . import environment_variables
-from .execution import Execution
-from .output_text import OutputMessage
-from .values import UsualSeconds, seconds, seconds_within
+from ...core.model import PYTHON_KERNEL, format_bytes
+from ...core.package_files import PACKAGE
+from ...files.file_rules import printable
+from ...policy.safe_text import PrintedStream
+from ...sdk import environment_variables
+from ...sdk.execution import Execution
+from ...sdk.output_text import OutputMessage
+from ...sdk.values import CommandResult, ProcessInfo, UsualSeconds, seconds, seconds_within
+from ..api import SandboxHandle
+from .codes import CommandCode
 
 Streamed = Iterable[str | bytes] | AsyncIterable[str | bytes]
 
 
-Run = Callable[..., Awaitable[Execution]]
-"""As an `Instance` runs a cell: code, seconds, whether a failure stops others."""
 MODULE = "_sandbox_commands"
-"""The name of `container/shell_commands.py` in the kernel."""
+"""The name of `inside/shell_commands.py` in the kernel."""
 REQUEST_SECONDS = 60.0
 """Most seconds of an internal cell; an honest sandbox needs milliseconds."""
 FIRST_WAIT, LONGEST_WAIT = 0.05, 0.5
@@ -95,7 +93,7 @@ def pieces(data: object) -> Iterable[str | bytes]:
 def late(limit: float) -> CellTimeout:
     """Return the error for input that took too long."""
     return CellTimeout(
-        EndCode.COMMAND_TIMEOUT, "the input of the command took too long", limit=f"{limit:g} s", setting="timeout"
+        CommandCode.COMMAND_TIMEOUT, "the input of the command took too long", limit=f"{limit:g} s", setting="timeout"
     )
 
 
@@ -110,10 +108,9 @@ class Said(NamedTuple):
 class CommandRequests:
     """Asks the commands of one sandbox."""
 
-    def __init__(self, settings: Settings, run: Run) -> None:
-        """`run` runs a cell."""
-        self.settings = settings
-        self._run_cell = run
+    def __init__(self, sandbox: SandboxHandle) -> None:
+        self.settings = sandbox.settings
+        self._sandbox = sandbox
         self._asking: set[asyncio.Task[dict[str, Any]]] = set()
 
     async def ask_to_its_end(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -145,7 +142,7 @@ class CommandRequests:
         if error is not None and error.from_sandbox:
             raise _ENDS.get(error.name, CommandError)(EndCode.COMMAND_GONE, error.value, kept=error.kept)
         if error is not None:
-            raise CommandError(EndCode.COMMAND_UNANSWERED)
+            raise CommandError(CommandCode.COMMAND_UNANSWERED)
         try:
             return AnswerAllowance(self.settings.limits).last_line(execution.logs.stdout)
         except AnswerError as wrong:
@@ -153,7 +150,12 @@ class CommandRequests:
             raise CommandError(note, limit=wrong.limit, value=wrong.value, setting=wrong.setting) from None
 
     async def _run(self, code: str, reads: str) -> Execution:
-        return await self._run_cell(code, REQUEST_SECONDS, False, reads=reads)
+        """Run a cell of Python, in a context if the sandbox's own kernel takes another language."""
+        context = None
+        if self.settings.kernel != PYTHON_KERNEL:
+            context = await self._sandbox.part("contexts").session(None, "python")
+        execution: Execution = await self._sandbox.run_own(code, reads=reads, timeout=REQUEST_SECONDS, context=context)
+        return execution
 
     async def start(
         self,
@@ -179,8 +181,8 @@ class CommandRequests:
             case {"pid": int(pid)} if pid > 0:
                 return pid
             case {"not_started": True, "reason": str(reason)}:
-                raise CommandError(EndCode.COMMAND_NOT_STARTED.note(why=printable(reason[:200])))
-        raise CommandError(EndCode.COMMAND_UNANSWERED)
+                raise CommandError(CommandCode.COMMAND_NOT_STARTED.note(why=printable(reason[:200])))
+        raise CommandError(CommandCode.COMMAND_UNANSWERED)
 
     async def newest(self, pid: int) -> int:
         """Return the number of what a command said last. Raises `CommandError`."""
@@ -208,7 +210,7 @@ class CommandRequests:
         match await self.ask("list"):
             case {"commands": [*rows]}:
                 return [row for row in rows[:1000] if isinstance(row, dict) and type(row.get("pid")) is int]
-        raise CommandError(EndCode.COMMAND_UNANSWERED)
+        raise CommandError(CommandCode.COMMAND_UNANSWERED)
 
 
 class Following:
@@ -251,7 +253,7 @@ class Following:
             case {"gone": True}:
                 raise CommandError(EndCode.COMMAND_GONE)
             case _:
-                raise CommandError(EndCode.COMMAND_UNANSWERED)
+                raise CommandError(CommandCode.COMMAND_UNANSWERED)
         if reply.get("running") is not True:
             said += self._end(reply)
         if said:
@@ -279,11 +281,11 @@ class Following:
                 try:
                     content = base64.b64decode(data, validate=True)
                 except ValueError:
-                    raise CommandError(EndCode.COMMAND_UNANSWERED) from None
+                    raise CommandError(CommandCode.COMMAND_UNANSWERED) from None
                 self._after = number
                 self._bytes += len(content)
                 return self._said(_STREAMS[stream], content)
-        raise CommandError(EndCode.COMMAND_UNANSWERED)
+        raise CommandError(CommandCode.COMMAND_UNANSWERED)
 
     def _said(self, stream: str, content: bytes, *, final: bool = False) -> list[Said]:
         text = self._decoders[stream].decode(content, final)
@@ -300,58 +302,35 @@ class Following:
     def _end(self, reply: dict[str, Any]) -> list[Said]:
         code = reply.get("returncode")
         if type(code) is not int or not 0 <= code <= 255:
-            raise CommandError(EndCode.COMMAND_UNANSWERED)
+            raise CommandError(CommandCode.COMMAND_UNANSWERED)
         if reply.get("timed_out") is True:
             limit = min(self._timeout or float("inf"), self.requests.settings.limits.cell_timeout)
             setting = "timeout" if self._timeout == limit else "cell_timeout"
             raise CellTimeout(
-                EndCode.COMMAND_TIMEOUT, limit=f"{limit:g} s", setting=setting, kept=Survived.VARIABLES_AND_FILES
+                CommandCode.COMMAND_TIMEOUT, limit=f"{limit:g} s", setting=setting, kept=Survived.VARIABLES_AND_FILES
             )
         self.exit_code = code
         return [one for name in _STREAMS.values() for one in self._said(name, b"", final=True)]
 
 
-class CommandResult(NamedTuple):
-    """How a command ended."""
-
-    stdout: str | None
-    """None if it was not to be kept (`retain_output=False`)."""
-    stderr: str | None
-    exit_code: int
-    error: str | None = None
-
-
-class ProcessInfo(NamedTuple):
-    """A command that runs, as the sandbox says."""
-
-    pid: int
-    cmd: str
-    args: tuple[str, ...]
-    envs: Mapping[str, str]
-    cwd: str | None
-    tag: str | None = None
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> ProcessInfo:
-        cmd, cwd, env = row.get("cmd"), row.get("cwd"), row.get("env")
-        return cls(
-            pid=int(row["pid"]),
-            cmd="/bin/bash",
-            args=("-c", printable(cmd[:10_000])) if isinstance(cmd, str) else (),
-            envs={
-                printable(str(name)[:1000]): printable(str(value)[:10_000])
-                for name, value in list(env.items() if isinstance(env, dict) else ())[:1000]
-            },
-            cwd=printable(cwd[:1000]) if isinstance(cwd, str) else None,
-        )
-
-    def __str__(self) -> str:
-        return f"{self.pid}: {shlex.join((self.cmd, *self.args))}"
+def process_info(row: Mapping[str, Any]) -> ProcessInfo:
+    """Return a command that runs, as a row of the sandbox's says."""
+    cmd, cwd, env = row.get("cmd"), row.get("cwd"), row.get("env")
+    return ProcessInfo(
+        pid=int(row["pid"]),
+        cmd="/bin/bash",
+        args=("-c", printable(cmd[:10_000])) if isinstance(cmd, str) else (),
+        envs={
+            printable(str(name)[:1000]): printable(str(value)[:10_000])
+            for name, value in list(env.items() if isinstance(env, dict) else ())[:1000]
+        },
+        cwd=printable(cwd[:1000]) if isinstance(cwd, str) else None,
+    )
 
 
 def _install() -> str:
     """Return a line that brings the module, unless another request of the same moment was first."""
-    source = (PACKAGE / Path("container") / "shell_commands.py").read_text(encoding="utf-8")
+    source = (PACKAGE / "plugins" / "commands" / "inside" / "shell_commands.py").read_text(encoding="utf-8")
     return (
         f'exec("import sys, types; module = types.ModuleType({MODULE!r}); "\n'
         f"\"exec(compile(given, {MODULE!r}, 'exec'), module.__dict__); sys.modules[{MODULE!r}] = module\", "

@@ -2,8 +2,6 @@
 
 A command is a process in the sandbox that its kernel starts, under the same limits. It has a clock of its own, which
 `cell_timeout` bounds. A cell that runs holds up what is asked of commands, and not the commands.
-
-Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -11,35 +9,18 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal, overload
 
-from ..core.codes import EndCode
-from ..core.errors import CommandError, SandboxError
-from ..core.model import Settings
-from ..core.tasks import Tasks
-from .callbacks import Callback, Callbacks
-from .output_text import OutputMessage
-from .running_command import (
-    DEFAULT_SECONDS,
-    CommandRequests,
-    CommandResult,
-    Following,
-    ProcessInfo,
-    Run,
-    Streamed,
-    stream,
-)
+from ...core.codes import EndCode
+from ...core.errors import CommandError, SandboxError
+from ...core.tasks import Tasks
+from ...sdk.callbacks import Callback, Callbacks
+from ...sdk.output_text import OutputMessage
+from ...sdk.values import CommandResult, ProcessInfo, PtySize
+from ..api import SandboxHandle
+from .running_command import DEFAULT_SECONDS, CommandRequests, Following, Streamed, process_info, stream
 
 OnPty = Callable[[bytes], Awaitable[object] | object]
-
-
-@dataclass(frozen=True, slots=True)
-class PtySize:
-    """The size of a terminal, in characters."""
-
-    rows: int
-    cols: int
 
 
 class AsyncCommandHandle:
@@ -132,8 +113,8 @@ class AsyncCommands:
 
     _handle: ClassVar[type[AsyncCommandHandle]] = AsyncCommandHandle
 
-    def __init__(self, settings: Settings, run: Run) -> None:
-        self.requests = CommandRequests(settings, run)
+    def __init__(self, sandbox: SandboxHandle) -> None:
+        self.requests = CommandRequests(sandbox)
 
     @overload
     async def run(
@@ -232,7 +213,7 @@ class AsyncCommands:
 
     async def list(self) -> builtins.list[ProcessInfo]:
         """Return the commands that run."""
-        return [ProcessInfo.of(row) for row in await self.requests.list()]
+        return [process_info(row) for row in await self.requests.list()]
 
     async def kill(self, pid: int) -> bool:
         """End a command with SIGKILL, and its children.

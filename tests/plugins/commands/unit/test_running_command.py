@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from typing import Any
 
 import pytest
 
 from sandbox_kernel import CellTimeout, CommandError, CommandExitException
 from sandbox_kernel.core.errors import OutputLimit
 from sandbox_kernel.core.model import Limits, Settings
+from sandbox_kernel.plugins.commands.running_command import CommandRequests, Following
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
-from sandbox_kernel.sdk.running_command import CommandRequests, Following
 from tests.support.patience import cancelled, within
 
 
@@ -23,8 +24,9 @@ class Sandbox:
         self.answers = list(answers)
         self.printed = printed
         self.asked: list[str] = []
+        self.settings = Settings(limits=Limits(output_limit=1000))
 
-    async def run(self, code: str, *_: object, **__: object) -> Execution:
+    async def run_own(self, code: str, **_: object) -> Execution:
         self.asked.append(code)
         answer = self.answers.pop(0) if self.answers else {}
         if isinstance(answer, ExecutionError):
@@ -36,9 +38,9 @@ HELD: list[Sandbox] = []
 """Nothing that follows a command holds its sandbox."""
 
 
-def following(sandbox: Sandbox, timeout: float | None = 5.0) -> Following:
+def following(sandbox: Any, timeout: float | None = 5.0) -> Following:
     HELD[:] = [sandbox]
-    requests = CommandRequests(Settings(limits=Limits(output_limit=1000)), sandbox.run)
+    requests = CommandRequests(sandbox)
     return Following(requests, 7, after=0, timeout=timeout)
 
 
@@ -70,11 +72,11 @@ async def test_who_stops_following_does_not_interrupt_the_cell_that_asks() -> No
     begun, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Slow(Sandbox):
-        async def run(self, code: str, *_: object, **__: object) -> Execution:
+        async def run_own(self, code: str, **_: object) -> Execution:
             begun.set()
             await go_on.wait()
             ended.set()
-            return await super().run(code)
+            return await super().run_own(code)
 
     following_it = asyncio.create_task(following(Slow({"pieces": [], "running": True})).step())
     await begun.wait()
