@@ -16,11 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from sandbox_kernel.container import flow, stream_relay, wire
+from sandbox_kernel.container import flow, wire
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.plugins.api import RESET_BY_KERNEL, Cell, Stream
-from sandbox_kernel.session import cell_streams
-from sandbox_kernel.session.cell_streams import RunningCells
+from sandbox_kernel.plugins.streams import cell_streams
+from sandbox_kernel.plugins.streams.inside import stream_relay
+from sandbox_kernel.session.running_cells import RunningCells
 
 from ..clock import Clock
 from ..judge import require

@@ -16,7 +16,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
-- `stream_relay`: The agent where cells may open connections: a listener and a relay in its loop.
 - `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python, and interrupts that meet
 cells alone.
 - `start`: What comes before: the filters, and the kernel as early as can be.

@@ -64,9 +64,9 @@ def main(calls: bytes, config: dict[str, Any], forget: Callable[[], object] = in
 
     kind = Agent
     if "port" in config:
-        from .stream_relay import StreamingAgent
+        import importlib
 
-        kind = StreamingAgent
+        kind = importlib.import_module(".stream_relay", __package__).StreamingAgent
     if "extension" in config:
         import importlib
 

@@ -283,7 +283,7 @@ def program_of(
     """
     config = agent_config(limits, options)
     modules = MODULES
-    if options.inside is not None:
+    if options.inside is not None and index.is_here("streams"):
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
     if options.watch:

@@ -704,6 +704,12 @@ class StreamService(Protocol):
         """
 
 
+class ConnectionService(Protocol):
+    """What serves the connections of one session, over all its kernels and containers: see `StreamService`."""
+
+    async def serve(self, stream: Stream, cell: Cell) -> None: ...
+
+
 class Preparation(Protocol):
     """A plugin's part in a session, made before the session is: its sandboxes start with what it has for them.
 
@@ -869,6 +875,8 @@ class Plugin:
     `image_wheels.all_locked` does, for `target` and maybe `fresh`. Raises `ConfigurationError`."""
     nested: Callable[[Any], Any] | None = None
     """Makes what has further agents of a container, from the link to its own agent (`session.agent_link`)."""
+    streams: Callable[[], object] | None = None
+    """Return the class of what carries the connections of a container's cells."""
     snapshots: Callable[[], object] | None = None
     """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
     inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None

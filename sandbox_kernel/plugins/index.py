@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "screen": ("screen", "lsp"),
     "serve": ("serve", "dashboard"),
     "shared": (),
+    "streams": (),
     "tools": (),
     "verify": ("verify",),
     "wasm": (),
@@ -113,11 +114,13 @@ SERVICES: dict[str, dict[str, object]] = {
 One without settings takes part where a caller gives it something.
 """
 REQUIRES: dict[str, tuple[str, ...]] = {
-    "frameworks": ("charts", "commands", "tools"),
-    "packages": ("requirements", "tools"),
+    "frameworks": ("charts", "commands", "streams", "tools"),
+    "network": ("streams",),
+    "packages": ("requirements", "streams", "tools"),
     "qemu": ("bubblewrap",),
-    "serve": ("mcp", "tools"),
+    "serve": ("mcp", "streams", "tools"),
     "shared": ("broker", "contexts"),
+    "tools": ("streams",),
 }
 """Those that need others, each with these."""
 LINUX = ("broker", "bubblewrap", "data", "qemu", "wasm")
@@ -128,6 +131,7 @@ INSIDE: dict[str, str] = {
     "call_watch": "monitor",
     "secret_watch": "monitor",
     "nested_agents": "contexts",
+    "stream_relay": "streams",
 }
 """Modules that the nucleus ships to kernels and agents, each with the plugin whose `inside` has it."""
 CHART = "application/vnd.sandbox-kernel.chart+json"
@@ -301,6 +305,12 @@ def nested(link: object) -> Any:
     """Return what has further agents of the container behind `link`. Raises `ConfigurationError` if none can be had."""
     made: Any = plugin("contexts").nested
     return made(link)
+
+
+def streams() -> Any:
+    """Return the class of what carries connections of cells. Raises `ConfigurationError` if its plugin is not here."""
+    made: Any = plugin("streams").streams
+    return made()
 
 
 def rule_of(output: str) -> Callable[[Any], Any] | None:

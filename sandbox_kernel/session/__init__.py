@@ -5,7 +5,7 @@ answers its clients itself is the package `serving`.
 
 - `hints`: The hints of a session, which a plugin says.
 - `agent_messages`: What an agent says, as values: each number within its range, each text of bounded length.
-- `cell_streams`: The connections that cells open: one stream, all streams of a container, and what serves them.
+- `running_cells`: Which cells run, and the connections of cells where nobody serves them.
 - `agent_link`: The host's end of the wire: frames both ways, and questions with answers.
 - `plugin_parts`: The plugins' parts of a session.
 - `container_states`: The states of one container, and what may follow what.

@@ -48,9 +48,9 @@ from ..policy import protocol
 from ..policy.handshake import KernelHandshake
 from .agent_link import Link
 from .agent_messages import Death, Oversized, calls_of, watches
-from .cell_streams import NoStreams, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, ContainerEvent, ContainerState, following
 from .requests.driver import Requests
+from .running_cells import NoStreams
 
 OF_A_BROKER = {
     "taken": EndCode.DETACHED_TAKEN,
@@ -187,7 +187,7 @@ class Lifecycle:
         emit: Emit,
         *,
         tasks: Tasks,
-        carry: Callable[[Link], Streams],
+        carry: Callable[[Link], Any],
         again: Callable[[], None],
     ) -> None:
         """`again` is called at the end of an unused one, if a request came meanwhile."""
@@ -200,7 +200,7 @@ class Lifecycle:
         self._tasks = tasks
         self._again = again
         self._carry = carry
-        self._streams: Streams = NoStreams()
+        self._streams: Any = NoStreams()
         self._state = ContainerState.NEW
         self._settled = asyncio.Event()
         self._failure: SandboxError | None = None

@@ -25,6 +25,7 @@ from ..plugins.api import (
     CellGuard,
     CellObserver,
     CellRecorder,
+    ConnectionService,
     EndedCell,
     EventListener,
     OwnedSession,
@@ -35,7 +36,6 @@ from ..plugins.api import (
     StreamService,
     TransferListener,
 )
-from .cell_streams import ConnectionService
 from .requests.queue import PendingRequest
 
 
@@ -149,6 +149,8 @@ class Services:
         connected = [one for one in self._made.values() if isinstance(one, StreamService)]
         self.streams: ConnectionService | None = switch(connected, session.settings.limits.network_timeout)
         """What serves the connections of cells; None if nothing does."""
+        self.carrier: Any = None if self.streams is None else index.streams()
+        """The class of what carries them."""
 
     @property
     def observers_of_all(self) -> list[CellObserver]:

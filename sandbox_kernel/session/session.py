@@ -31,7 +31,6 @@ from ..policy.handshake import KernelHandshake
 from ..policy.output_policy import OutputPolicy
 from .agent_link import Link
 from .agent_messages import SandboxUsage, figures_of, usage_of
-from .cell_streams import NoStreams, RunningCells, StreamCarrier, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
 from .hints import SessionHints
 from .lifecycle import Lifecycle
@@ -39,6 +38,7 @@ from .pauses import Pauses
 from .plugin_parts import Services
 from .requests.driver import Requests
 from .requests.queue import PendingRequest
+from .running_cells import NoStreams, RunningCells
 
 SILENT_SECONDS = 60.0
 """What a cell of ours may take at most; an honest one needs milliseconds."""
@@ -556,11 +556,11 @@ class Session:
             again=self.launch,
         )
 
-    def _carry(self, link: Link) -> Streams:
-        if self.services.streams is None:
+    def _carry(self, link: Link) -> Any:
+        services, most = self.services, self.limits.network_connections
+        if services.carrier is None:
             return NoStreams()
-        most = self.limits.network_connections
-        return StreamCarrier(link, self.services.streams, self.cells, connections=most, report=noted_in(self.emit))
+        return services.carrier(link, services.streams, self.cells, connections=most, report=noted_in(self.emit))
 
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""

@@ -36,7 +36,6 @@ NUCLEUS = (
     "session/requests/test_scheduler",
     "kernel/test_front_sockets",
     "session/test_container_states",
-    "session/test_cell_streams",
     "core/test_tasks",
     "files/test_folder_sync",
     "container/test_wire",

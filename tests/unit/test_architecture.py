@@ -45,7 +45,6 @@ SHIPPED = (
         "kernelspecs",
         "agent",
         "flow",
-        "stream_relay",
         "start",
         "kernel_launcher",
     ),

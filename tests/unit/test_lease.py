@@ -15,14 +15,14 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sandbox_kernel.container import wire
+from sandbox_kernel.plugins import index
 
 LEASE = 1.0
 MAX_FRAME = 1 << 20
 SECONDS = 30
 AGENT = """
 from sandbox_kernel.container import process
-from sandbox_kernel.container.agent import Agent
-from sandbox_kernel.container.stream_relay import StreamingAgent
+from {module} import {kind}
 
 process.LEASE = {lease}
 agent = {kind}({{"max_frame": {frame}, "port": 0}}, None)
@@ -30,10 +30,10 @@ wake_read = process.prepare_pipes(0, 1)
 agent.begin(wake_read, process.read("/proc/self/status"), {{"threads": []}})
 agent.run(wake_read, lambda: None)
 """
-KINDS = {
-    "as it is": "Agent",
-    "with connections": "StreamingAgent",
-}
+KINDS = {"as it is": ("sandbox_kernel.container.agent", "Agent")}
+if index.is_here("streams"):
+    of_streams = f"sandbox_kernel.plugins.{index.INSIDE['stream_relay']}.inside"
+    KINDS["with connections"] = (f"{of_streams}.stream_relay", "StreamingAgent")
 
 
 class Host:
@@ -60,8 +60,8 @@ class Host:
 
 
 @contextmanager
-def agent_of(kind: str) -> Iterator[Host]:
-    program = AGENT.format(kind=kind, lease=LEASE, frame=MAX_FRAME)
+def agent_of(module: str, kind: str) -> Iterator[Host]:
+    program = AGENT.format(module=module, kind=kind, lease=LEASE, frame=MAX_FRAME)
     words = [sys.executable, "-c", program]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
@@ -73,7 +73,7 @@ def agent_of(kind: str) -> Iterator[Host]:
 @pytest.mark.slow
 def test_each_agent_stays_while_its_host_speaks_and_ends_when_it_is_silent() -> None:
     with ExitStack() as stack:
-        hosts = {name: stack.enter_context(agent_of(kind)) for name, kind in KINDS.items()}
+        hosts = {name: stack.enter_context(agent_of(*kind)) for name, kind in KINDS.items()}
         for name, host in hosts.items():
             assert host.hears_more(), name
         until = time.monotonic() + 3 * LEASE

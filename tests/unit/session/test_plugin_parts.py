@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.events import ReapFailed, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.engines.preparations import Preparations
@@ -63,6 +64,25 @@ def services(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Services:
     monkeypatch.setattr(index, "services", lambda *asked: [plugin(part, part.name) for part in parts])
     session = SimpleNamespace(settings=replace(Settings()), id="1")
     return Services(cast("Any", session), Preparations(Settings()))
+
+
+class Serves(SessionService):
+    """Serves connections."""
+
+    preamble = b""
+
+    async def serve(self, stream: object, cell: object) -> None: ...
+
+
+def test_connections_are_refused_where_what_carries_them_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Plugin(name="serves", page="", service=lambda settings, session: Serves())
+    monkeypatch.setattr(index, "services", lambda *asked: [made])
+    session = cast("Any", SimpleNamespace(settings=Settings(), id="1"))
+    monkeypatch.setattr(index, "is_here", lambda name: name != "streams")
+    with pytest.raises(ConfigurationError, match="the plugin streams is not a part of this installation"):
+        Services(session, Preparations(Settings()))
+    monkeypatch.setattr(index, "services", lambda *asked: [])
+    assert Services(session, Preparations(Settings())).carrier is None  # the control
 
 
 def test_who_writes_down_hears_last_and_ends_last(services: Services, said: list[str]) -> None:

@@ -21,7 +21,7 @@ import pydantic
 import pytest
 
 from sandbox_kernel import ConfigurationError, Tool, Tools
-from sandbox_kernel.plugins.api import Cell, SessionHandle, Stream
+from sandbox_kernel.plugins.api import Cell, ConnectionService, SessionHandle, Stream
 from sandbox_kernel.plugins.network.egress import Egress
 from sandbox_kernel.plugins.tools import tool_calls
 from sandbox_kernel.plugins.tools import tool_calls as tool_reading
@@ -29,7 +29,6 @@ from sandbox_kernel.plugins.tools.inside import sandbox_tools as inside
 from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
 from sandbox_kernel.plugins.tools.tool_types import MismatchError, UnfitTypeError, checker
 from sandbox_kernel.plugins.tools.tools import MODULE, preamble
-from sandbox_kernel.session.cell_streams import ConnectionService
 from sandbox_kernel.session.plugin_parts import Switch
 from tests.support.cases import each
 from tests.support.gateway import CELL, Heard, proxy

@@ -29,12 +29,12 @@ from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session import lifecycle as exit_reasons
 from sandbox_kernel.session.agent_messages import Death
-from sandbox_kernel.session.cell_streams import RunningCells
 from sandbox_kernel.session.requests import machine, queue
 from sandbox_kernel.session.requests.driver import Hook, Requests
 from sandbox_kernel.session.requests.queue import MAX_UNASKED, PendingRequest
+from sandbox_kernel.session.running_cells import RunningCells
 from tests.support.patience import within
-from tests.support.relays import Served
+from tests.support.stream_services import Served
 
 Content = dict[str, Any]
 

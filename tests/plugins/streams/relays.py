@@ -12,21 +12,21 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from sandbox_kernel.container import flow, wire
-from sandbox_kernel.container.stream_relay import Relay
-from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.engines.demultiplexer import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
-from sandbox_kernel.plugins.api import Cell, Identified, SessionService, Stream
+from sandbox_kernel.plugins.api import Cell
+from sandbox_kernel.plugins.streams.cell_streams import StreamCarrier
+from sandbox_kernel.plugins.streams.inside.stream_relay import Relay
 from sandbox_kernel.session.agent_link import Link
-from sandbox_kernel.session.cell_streams import RunningCells, StreamCarrier
+from sandbox_kernel.session.running_cells import RunningCells
 from tests.support.patience import within
+from tests.support.stream_services import Served
 
-Serve = Callable[[Stream, Cell], Awaitable[None]]
 HEADER = struct.Struct("!B3xI")
 """The engine's, before each piece of stdout."""
 
@@ -42,37 +42,6 @@ class Pipes:
 
     async def kill(self) -> None:
         self.pipe.close()
-
-
-class Served(SessionService):
-    """A service that does what a test says, and remembers the rest."""
-
-    def __init__(self, serve: Serve) -> None:
-        self.preamble = b""
-        self.does = serve
-        self.events: list[tuple[str, str]] = []
-        self.streams: list[Stream] = []
-        self.now = self.most = 0
-        self.notes: list[Note] = []
-
-    async def serve(self, stream: Stream, cell: Cell) -> None:
-        self.streams.append(stream)
-        self.events.append(("serve", cell.id))
-        self.now += 1
-        self.most = max(self.most, self.now)
-        try:
-            await self.does(stream, cell)
-        finally:
-            self.now -= 1
-
-    def cell_sent(self, cell: Identified) -> None:
-        self.events.append(("began", cell.id))
-
-    def cell_ended(self, cell: Identified) -> None:
-        self.events.append(("ended", cell.id))
-
-    async def close(self) -> None:
-        self.events.append(("close", ""))
 
 
 class Host:

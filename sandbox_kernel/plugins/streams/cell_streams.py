@@ -10,24 +10,22 @@ import asyncio
 import collections
 import contextlib
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..container import flow, wire
-from ..core.codes import EndCode
-from ..core.errors import SandboxDied, WireError
-from ..core.tasks import Report, Tasks
-from ..plugins.api import (
+from ...container import flow, wire
+from ...core.codes import EndCode
+from ...core.errors import SandboxDied, WireError
+from ...core.tasks import Report, Tasks
+from ..api import (
     RESET_BY_CELL,
     RESET_BY_END,
     RESET_CROWDED,
     RESET_LEFT_OPEN,
     RESET_UNCHARGED,
     Cell,
-    Identified,
-    Stream,
+    ConnectionService,
     StreamReset,
 )
-from .agent_link import Link
 
 AT_ONCE = 256 << 10
 """Bytes of several frames that are written together; a pipe of the engine's takes about as much."""
@@ -47,49 +45,12 @@ REST_SECONDS = 15.0
 may also be an answer that goes on after a pause."""
 
 
-class RunningCells:
-    """Which cells run, and which of them connections are charged to: an observer of cells."""
-
-    def __init__(self) -> None:
-        self._running: dict[str, Cell] = {}
-        self._last: Cell | None = None
-        self.begun = 0
-        """How many there were so far."""
+class ChargedCells(Protocol):
+    """The cells that connections are charged to."""
 
     @property
     def charged(self) -> Cell | None:
-        """The cell that began last of those that run, or else that ended last; None before a kernel's first."""
-        return next(reversed(self._running.values()), self._last)
-
-    def cell_sent(self, cell: Identified) -> None:
-        self._running[cell.id] = self._last = Cell(cell.id)
-        self.begun += 1
-
-    def cell_ended(self, cell: Identified) -> None:
-        self._last = self._running.pop(cell.id, self._last)
-
-    def kernel_gone(self) -> None:
-        """Charge nothing more to the cells of a kernel that is gone."""
-        self._last = None
-
-
-class NoStreams:
-    """Those of a session without a service: none."""
-
-    def begin(self) -> None: ...
-
-    def take(self, parts: list[bytes]) -> None:
-        raise WireError(EndCode.NOT_FRAMES, "the sandbox sent a frame of a stream, and was never allowed to open one")
-
-    def reset_all(self, code: str) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class ConnectionService(Protocol):
-    """What serves the connections of one session, over all its kernels and containers: see `StreamService`."""
-
-    async def serve(self, stream: Stream, cell: Cell) -> None: ...
+        """The cell that a connection is charged to which is opened now."""
 
 
 AHEAD = 256 << 10
@@ -298,9 +259,12 @@ class StreamCarrier:
     """The streams of one container."""
 
     def __init__(
-        self, link: Link, service: ConnectionService, cells: RunningCells, *, connections: int, report: Report
+        self, link: Any, service: ConnectionService, cells: ChargedCells, *, connections: int, report: Report
     ) -> None:
-        """`connections` is how many may be open at once; `report` hears of a service that fails."""
+        """Take the link to the container's agent (`session.agent_link`).
+
+        `connections` is how many may be open at once; `report` hears of a service that fails.
+        """
         self._link = link
         self._service = service
         self._cells = cells
@@ -494,7 +458,3 @@ class StreamCarrier:
         """Bytes that may be sent now. Only a quarter of all may be on their way while messages follow each other."""
         beside = asyncio.get_running_loop().time() < self._link.spoke + BESIDE_SECONDS
         return self._credit.may_send - (flow.PIPE_WINDOW * 3 // 4 if beside else 0)
-
-
-Streams = StreamCarrier | NoStreams
-"""The connections of one container's cells."""

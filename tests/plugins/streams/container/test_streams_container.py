@@ -24,11 +24,11 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.preparations import Preparations
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Cell, Plugin, Preparation, SessionHandle, SessionService, Stream
-from sandbox_kernel.session import cell_streams
+from sandbox_kernel.plugins.streams import cell_streams
 from sandbox_kernel.session.session import Session
 from tests.support.fronts import WRITE, Front
 from tests.support.patience import until
-from tests.support.relays import Served
+from tests.support.stream_services import Served
 
 HAS_GVISOR = "runsc" in asyncio.run(DockerEngine().info()).runtimes
 RUNTIMES = [

@@ -16,9 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import flow, wire
-from .agent import READ, STDIN, Agent
-from .kernel import Kernel
+TYPE_CHECKING = False
+if TYPE_CHECKING or __package__ != "container":  # which it is in a sandbox
+    from ....container import flow, wire
+    from ....container.agent import READ, STDIN, Agent
+    from ....container.kernel import Kernel
+else:
+    from . import flow, wire
+    from .agent import READ, STDIN, Agent
+    from .kernel import Kernel
 
 AT_ONCE = 16
 """Connections that are looked at before the kernel's messages get their turn again."""

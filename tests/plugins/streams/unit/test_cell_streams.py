@@ -12,7 +12,6 @@ import socket
 import pytest
 
 from sandbox_kernel.container import flow, wire
-from sandbox_kernel.container.stream_relay import ABORT, Relay, StreamingAgent
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.plugins.api import (
     RESET_BY_CELL,
@@ -23,14 +22,13 @@ from sandbox_kernel.plugins.api import (
     Stream,
     StreamReset,
 )
-from sandbox_kernel.session import cell_streams
-from sandbox_kernel.session.cell_streams import (
-    CellConnection,
-    NoStreams,
-    RunningCells,
-)
+from sandbox_kernel.plugins.streams import cell_streams
+from sandbox_kernel.plugins.streams.cell_streams import CellConnection
+from sandbox_kernel.plugins.streams.inside.stream_relay import ABORT, Relay, StreamingAgent
+from sandbox_kernel.session.running_cells import NoStreams, RunningCells
+from tests.plugins.streams.relays import Host, HostileAgent, hosted, related
 from tests.support.patience import until
-from tests.support.relays import Host, HostileAgent, Served, hosted, related
+from tests.support.stream_services import Served
 
 MIB = 1 << 20
 
