@@ -20,7 +20,6 @@ class McpCode(Code):
     SESSION_NAME_IMPROPER = "failure", "that is not a valid session name", "Use letters, digits, dots and dashes."
     SESSION_BUSY = "limit", "too many calls run or wait in the session", "Wait for a call to end, or interrupt it."
     TOO_MANY_SESSIONS = "limit", "the limit of sessions is reached", "End one, or use an open one."
-    CONNECTIONS_OF_USER = "limit", "the limit of connections with requests under way is reached", "Close one."
     CONNECTION_CLOSED = "failure", "the connection was closed, or the server stops", "Connect again."
     PART_MISPLACED = "failure", "a part of a file does not follow the one before", "Begin again with offset 0."
     RESOURCE_TOO_LARGE = "limit", "the resource is too large for one answer", _PARTS

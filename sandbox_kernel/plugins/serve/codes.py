@@ -29,6 +29,7 @@ class ServeCode(Code):
     NOT_OFFERED = "failure", "the server does not offer that", _OFFER
     REQUEST_IMPROPER = "failure", "the request is not as the protocol has it", _OFFER
     BODY_TOO_LARGE = "limit", "the body of the request is too large", "Send less at once."
+    CONNECTIONS_OF_USER = "limit", "the limit of connections with requests under way is reached", "Close one."
     SANDBOXES_OF_TENANT = "limit", "too many sandboxes at once", "Kill one."
     CALLS_OF_SANDBOX = "limit", "too many calls run or wait in the sandbox", _WAIT
     FILE_NOT_KEPT = "failure", "the file is not kept, or not any more", "Send it again."

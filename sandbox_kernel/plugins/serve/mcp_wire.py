@@ -34,6 +34,7 @@ from ..mcp.clients import McpClient, RefusedCall, ServerLimits
 from ..mcp.codes import McpCode
 from ..mcp.server import Context, make_server
 from ..mcp.tool_descriptions import CALL_BYTES
+from .codes import ServeCode
 from .guard import RouteGuard
 from .replicas import asking
 from .requests import Refusal, pieces_of
@@ -164,7 +165,7 @@ class Connections:
         if key is None:
             if len(known) >= CONNECTIONS_OF_TENANT and not await self._make_room(scope, known):
                 words = f"You have {CONNECTIONS_OF_TENANT} connections with requests under way, which is the limit"
-                await _refusal(429, McpCode.CONNECTIONS_OF_USER, words)(scope, receive, send)
+                await _refusal(429, ServeCode.CONNECTIONS_OF_USER, words)(scope, receive, send)
                 return
             key = object()
         elif key not in known:  # it is another's, or not there any more
