@@ -6,7 +6,6 @@
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `blocking_commands_base`: What differs without `await`, by hand.
 - `blocking_commands`: The same without `await`, written by `make blocking`.
-- `command_parts`: What a sandbox of the SDK has for commands.
 
 Package: `inside` (what starts them, in the kernel).
 """

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..api import Plugin, SandboxHandle
 from .codes import CommandCode
 
-
-def sdk(sandbox: SandboxHandle) -> Any:
-    """Return the commands of one sandbox."""
-    from .command_parts import CommandParts
-
-    return CommandParts(sandbox)
+if TYPE_CHECKING:
+    from ...sdk.blocking_base import Caller
+    from .blocking_commands import Commands, Pty
 
 
-PLUGIN = Plugin(name="commands", page="docs/sdk.md", codes={"Commands": CommandCode}, sdk=sdk)
+class CommandParts:
+    """The commands of one sandbox, and its shells with a terminal: with `await`, and as methods return them without."""
+
+    def __init__(self, sandbox: SandboxHandle) -> None:
+        from .commands import AsyncCommands, AsyncPty
+
+        self.commands = AsyncCommands(sandbox)
+        self.pty = AsyncPty(self.commands.requests)
+
+    def blocking_commands(self, call: Caller) -> Commands:
+        from .blocking_commands import Commands
+
+        return Commands(self.commands, call)
+
+    def blocking_pty(self, call: Caller) -> Pty:
+        from .blocking_commands import Pty
+
+        return Pty(self.pty, call)
+
+
+PLUGIN = Plugin(name="commands", page="docs/sdk.md", codes={"Commands": CommandCode}, sdk=CommandParts)

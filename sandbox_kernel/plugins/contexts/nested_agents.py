@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from ...container import flow, wire
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError, EngineError, SandboxDied, SandboxError, WireError
 from ...core.model import ExitReason, SandboxSpec
-from ...engines.base import AttestationCheck, Container, Handover
 from ...engines.shipping import nested_config, source_of
 from ...files.file_rules import printable
+from ..api import AgentPipe
 from .codes import ContextCode
 
 MODULES = ("flow", "kernelspecs", "nested_agents")
@@ -29,22 +29,11 @@ SMALL = 1 << 12
 """Bytes below which what came is joined with what comes next."""
 
 
-class NestedLink(Protocol):
-    """The way to the agent of the container."""
-
-    container: Container
-
-    def send(self, kind: int, parts: Sequence[bytes]) -> None: ...
-    def tell(self, op: str, **fields: Any) -> None: ...
-    async def ask(
-        self, op: str, data: bytes = b"", *, timeout: float = 30.0, **fields: Any
-    ) -> tuple[dict[str, Any], bytes]: ...
-
-
 class NestedAgentLinks:
     """Those of one container."""
 
-    def __init__(self, link: NestedLink) -> None:
+    def __init__(self, link: Any) -> None:
+        """Take the link to the container's own agent (`session.agent_link`)."""
         self._link = link
         self._pipes: dict[int, NestedPipe] = {}
         self._last = 0
@@ -107,29 +96,22 @@ class NestedAgentLinks:
 class NestedEngine:
     """Starts further agents of a sandbox, each for a session within that sandbox's own."""
 
-    def __init__(self, opens: Callable[[Mapping[str, Any]], Awaitable[Any]], folder: str) -> None:
+    def __init__(self, opens: Callable[[Mapping[str, Any]], Awaitable[AgentPipe]], folder: str) -> None:
         """`opens` is `OwnedSession.open_nested` of that session; kernels begin in `folder`."""
         self._opens = opens
         self._folder = folder
 
-    async def start(self, spec: SandboxSpec) -> Container:
+    async def start(self, spec: SandboxSpec) -> AgentPipe:
         """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
-        pipe: Container = await self._opens(nested_config(spec, self._folder))
-        return pipe
-
-    async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
-        raise NotImplementedError("it ends with the process that made it")
-
-    async def reap(self) -> int:
-        return 0
+        return await self._opens(nested_config(spec, self._folder))
 
 
 class NestedPipe:
-    """The pipe of one of them: a `Container` that is none by itself."""
+    """The pipe of one of them: a `Container` that is none by itself, and is neither attested nor handed over."""
 
     is_nested = True
 
-    def __init__(self, link: NestedLink, number: int) -> None:
+    def __init__(self, link: Any, number: int) -> None:
         self.number = number
         self.id = link.container.id
         self.held = link.container.held
@@ -206,15 +188,6 @@ class NestedPipe:
 
     def abandon(self) -> None:
         """Do nothing: it goes with its container. A forked child shares that one's pipe, and must not write to it."""
-
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
-        raise NotImplementedError("its container was attested")
-
-    async def attest(self, report: object, spec: SandboxSpec) -> None:
-        raise NotImplementedError("its container was attested")
-
-    def detach(self) -> Handover:
-        raise NotImplementedError("it belongs to the session of its container")
 
     # --- for the container ---
 

@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import math
-from typing import Any, Protocol
+from typing import Any
 
 from ...container import flow, wire
 from ...core.codes import EndCode
@@ -43,14 +43,6 @@ after one second, after two more and so on, so a connection that waits longer fo
 REST_SECONDS = 15.0
 """The same for one on which the service had the last word: a client keeps it for later. Its bytes are not read, so this
 may also be an answer that goes on after a pause."""
-
-
-class ChargedCells(Protocol):
-    """The cells that connections are charged to."""
-
-    @property
-    def charged(self) -> Cell | None:
-        """The cell that a connection is charged to which is opened now."""
 
 
 AHEAD = 256 << 10
@@ -258,10 +250,8 @@ class Pace:
 class StreamCarrier:
     """The streams of one container."""
 
-    def __init__(
-        self, link: Any, service: ConnectionService, cells: ChargedCells, *, connections: int, report: Report
-    ) -> None:
-        """Take the link to the container's agent (`session.agent_link`).
+    def __init__(self, link: Any, service: ConnectionService, cells: Any, *, connections: int, report: Report) -> None:
+        """Take the link to the container's agent (`session.agent_link`), and who is charged (`session.running_cells`).
 
         `connections` is how many may be open at once; `report` hears of a service that fails.
         """

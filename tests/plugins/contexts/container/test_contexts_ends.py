@@ -12,7 +12,7 @@ import pytest
 from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, SandboxClosed, SandboxPaused, Tool, Tools
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines.base import Container
+from sandbox_kernel.plugins.api import AgentPipe
 from sandbox_kernel.plugins.contexts.codes import ContextCode
 from sandbox_kernel.plugins.contexts.nested_agents import NestedEngine
 from sandbox_kernel.session import pauses
@@ -158,7 +158,7 @@ async def test_one_that_is_on_its_way_is_use_of_the_sandbox(image: str, monkeypa
     """However long its start takes; on a busy machine the sandbox ended as unused meanwhile."""
     start = NestedEngine.start
 
-    async def slow(engine: NestedEngine, spec: SandboxSpec) -> Container:
+    async def slow(engine: NestedEngine, spec: SandboxSpec) -> AgentPipe:
         await asyncio.sleep(1.5)  # longer than the sandbox may be unused
         return await start(engine, spec)
 
