@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
@@ -364,15 +365,18 @@ async def test_a_redirect_to_a_denied_host_is_a_request_like_any_other() -> None
 
 
 async def test_connections_that_say_nothing_keep_nobody_out_for_long() -> None:
-    limits = replace(LIMITS, connections=20, silent_seconds=0.5)
+    limits = replace(LIMITS, connections=20, silent_seconds=1.0)
     async with contextlib.AsyncExitStack() as held:
         origin = await held.enter_async_context(Origin())
         way = await held.enter_async_context(Way(origin.port, limits=limits).open())
+        began = time.monotonic()
         for _ in range(200):
             await held.enter_async_context(opened(way.port))
         await until(lambda: way.egress.traffic.connections == 200)
+        turns = 1 + int((time.monotonic() - began) / limits.silent_seconds)  # a busy machine takes long to open so many
         assert way.egress.open_connections <= 20
-        assert way.egress.traffic.refused == {"too-many-connections": 180}
+        assert way.egress.traffic.refused.keys() == {"too-many-connections"}
+        assert 200 - 20 * turns <= way.egress.traffic.refused["too-many-connections"] <= 180
         assert len(way.heard.told) == 1
         await until(lambda: way.egress.open_connections == 0)
         assert b"GET / 0" in await way.ask(get(origin.port))
