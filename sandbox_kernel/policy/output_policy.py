@@ -21,7 +21,7 @@ from .budget import MAX_DISPLAYS
 from .cell_errors import error
 from .comms import CONTROL, TARGET, VIEW, Comms, NoComms, Sent
 from .frame_libraries import CellRun, Libraries, Packer
-from .json_check import NotPlainError, count, plain
+from .json_check import MAX_COUNT, NotPlainError, count, plain
 from .mime import Bundles
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
@@ -285,13 +285,14 @@ def _has_nothing_to_remove(message: Message) -> bool:
     if message.buffers:
         return False
     number = content.get("execution_count")
+    counts = type(number) is int and 0 <= number <= MAX_COUNT
     if kind == "execute_reply":
         return (
             content.keys() == {"status", "execution_count", "user_expressions", "payload"}
             and content["status"] == "ok"
             and content["user_expressions"] == {}
             and content["payload"] == []
-            and count(number) is not None
+            and counts
         )
     if kind == "execute_input":
         return content.keys() == {"code", "execution_count"} and isinstance(content["code"], str)
@@ -305,7 +306,7 @@ def _has_nothing_to_remove(message: Message) -> bool:
         and content.get("metadata") == {}
         and content.get("transient", {}) == {}
         and not message.metadata
-        and (number is None or (kind == "execute_result" and count(number) is not None))
+        and (number is None or (counts and kind == "execute_result"))
     )
 
 
