@@ -26,7 +26,7 @@ from tests.support.kernels import eventually, install
 EXTENSION = "--ServerApp.jpserver_extensions={'sandbox_kernel.server_extension': True}"
 EXAMPLE = ROOT / "docs/examples/server_client.py"
 
-FORK_SERVER = "sandbox_kernel.kernel.fork_server"
+FORK_SERVER = "sandbox_kernel.plugins.provisioner.fork_server"
 
 
 class Server:

@@ -126,7 +126,7 @@ class ForkServers:
         ours, its = socket.socketpair()
         with its:
             process = subprocess.Popen(
-                [*python, "-m", "sandbox_kernel.kernel.fork_server", str(its.fileno()), " " * SHOWN],
+                [*python, "-m", "sandbox_kernel.plugins.provisioner.fork_server", str(its.fileno()), " " * SHOWN],
                 stdin=subprocess.DEVNULL,
                 env=env,
                 cwd="/",

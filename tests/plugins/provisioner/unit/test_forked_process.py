@@ -17,15 +17,15 @@ import psutil
 import pytest
 
 from sandbox_kernel.core.kernel_command import FORK_NUMBER, FORK_SIZE
-from sandbox_kernel.kernel import fork_server
 from sandbox_kernel.kernel.kept_ports import CHANNELS
-from sandbox_kernel.plugins.provisioner import forked_process
+from sandbox_kernel.plugins.provisioner import fork_server, forked_process
 from sandbox_kernel.plugins.provisioner.forked_process import ForkedProcess, ForkServers
 from tests.support.kernels import eventually
 
 MAIN = """
 import os, signal, sys, time
-from sandbox_kernel.kernel import fork_server, head_start
+from sandbox_kernel.kernel import head_start
+from sandbox_kernel.plugins.provisioner import fork_server
 fork_server.PRELOADED = ()
 fork_server.PARENT_SECONDS = 0.01
 def kernel_main(argv, ports):

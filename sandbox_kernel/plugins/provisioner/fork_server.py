@@ -25,10 +25,10 @@ import sys
 import time
 from typing import Any
 
-from ..core.kernel_command import FORK_NUMBER, FORK_SIZE
-from ..core.model import Settings
-from ..engines.shipping import new_spec
-from . import head_start
+from ...core.kernel_command import FORK_NUMBER, FORK_SIZE
+from ...core.model import Settings
+from ...engines.shipping import new_spec
+from ...kernel import head_start
 
 MAX_REQUEST = 4 << 20
 """Bytes: all variables and arguments that a process can be started with are shorter."""
@@ -93,7 +93,7 @@ class ForkServer:
     def _report(self) -> None:
         """Tell the parent which kernels have ended, and keep their numbers for as long as it may use them."""
         if sys.platform != "linux":
-            return  # there is no fork server, see plugins/provisioner/provisioner.py
+            return  # there is no fork server, see provisioner.py
         for pid in [*self._running]:
             if (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
                 continue
