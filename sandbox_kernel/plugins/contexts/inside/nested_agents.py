@@ -23,10 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
-
+if TYPE_CHECKING or __package__ != "container":  # which it is in a sandbox
     from ....container import flow, kernelspecs, process, syscall_filters, wire
     from ....container.agent import MAX_PENDING, STDIN, STDOUT, Agent
-else:  # where it runs, it is a module of the same package
+else:
     from . import flow, kernelspecs, process, syscall_filters, wire
     from .agent import MAX_PENDING, STDIN, STDOUT, Agent
 
