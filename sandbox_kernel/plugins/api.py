@@ -870,6 +870,8 @@ class Plugin:
     """Makes the hints of a session for an audience, which may be told what lies beside its notebook."""
     outputs: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """Types of outputs that pass with it, each with what builds a value of the type again; None for an improper one."""
+    cell_reader: Callable[[], Callable[[str], str]] | None = None
+    """Return what turns a cell, or what its cell magic is given, into Python."""
     requirements: Callable[[Path], tuple[str, Callable[..., object]]] | None = None
     """Reads a file of requirements: returns what stands for them in a digest, and what fetches their wheels, as
     `image_wheels.all_locked` does, for `target` and maybe `fresh`. Raises `ConfigurationError`."""

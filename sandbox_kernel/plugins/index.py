@@ -294,6 +294,13 @@ def hints() -> Any:
     return _ours("hints").hints if is_here("hints") else None
 
 
+def cell_reader() -> Callable[[str], str] | None:
+    """Return what turns a cell into Python, line for line; None if the plugin that does is not here."""
+    made: Any = _ours("screen").cell_reader if is_here("screen") else None
+    found: Callable[[str], str] | None = None if made is None else made()
+    return found
+
+
 def requirements(path: Path) -> tuple[str, Callable[..., Any]]:
     """Return what stands for a file of requirements, and what fetches their wheels. Raises `ConfigurationError`."""
     read: Any = plugin("requirements", "requirements").requirements

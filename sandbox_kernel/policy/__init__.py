@@ -5,7 +5,6 @@
 - `json_check`: JSON of bounded depth whose keys cannot reach into a browser's objects.
 - `line_ends`: Text in which a line ends in one way, and markup in which Markdown reads nothing.
 - `slow_text`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.
-- `ipython_syntax`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `terminal`: Text with colours and without any other power over a terminal.
 - `css`: CSS that stays within its own output and loads nothing.
 - `html_blocks`: The style and script blocks of a piece of HTML, as a browser finds them.

@@ -22,7 +22,7 @@ from ...core.model import format_bytes
 from ...files.file_rules import CHUNK_BYTES, FileLimits, check_name, check_size, printable, safe_name
 from ...files.host_paths import Folder, Held, is_folder, open_folder, open_parent
 from ...files.host_tree import HostFile, HostSource, HostStamp, UploadFolder
-from ...policy.ipython_syntax import read
+from .. import index
 from .codes import BatchCode
 
 
@@ -171,13 +171,12 @@ def modules(cells: Iterable[str]) -> list[str]:
 
 
 def _found(cells: Iterable[str]) -> _Finder:
-    finder = _Finder()
+    finder, read = _Finder(), index.cell_reader()
     for code in cells:
         if len(code) > MAX_CHARACTERS:
             continue
         try:
-            cell = read(code)
-            finder.visit(ast.parse(cell.python if cell.magic is None else cell.body))
+            finder.visit(ast.parse(code if read is None else read(code)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # the run will say what is wrong with it
     return finder

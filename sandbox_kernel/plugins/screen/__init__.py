@@ -10,6 +10,7 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `overrides`: Comments by which a cell allows what is found in it: their form, owner and end.
 - `override_report`: All overrides of files, in force or not.
 - `python_reader`: The Python of a cell: names by imports and simple assignments, constant texts, and what is called.
+- `ipython_syntax`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `magic_reader`: Magics of IPython: which run a shell, run Python, write files, show pages.
 - `known_names`: What dotted names mean to the Python reader.
 - `shell_reader`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ...core.model import Settings
@@ -77,6 +78,13 @@ def sdk(sandbox: SandboxHandle) -> Any:
     return sandbox.session.part("screen") or ScreenGuard(sandbox.settings, sandbox.session)
 
 
+def cell_reader() -> Callable[[str], str]:
+    """Return what turns a cell into Python."""
+    from . import ipython_syntax
+
+    return ipython_syntax.python_of
+
+
 def no_snapshot(settings: Settings) -> str | None:
     """Return why a screen that may block has to have read all cells."""
     if settings.of(ScreenSettings).screen not in {"ask", "block"}:
@@ -95,6 +103,7 @@ PLUGIN = Plugin(
     codes={"Screen": ScreenCode},
     service=service,
     sdk=sdk,
+    cell_reader=cell_reader,
     no_snapshot=no_snapshot,
     python_alone=True,
     commands=(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...core.screen_findings import Screened
-from ...policy import ipython_syntax
+from . import ipython_syntax
 from .cell_findings import CellFindings
 from .codes import ScreenCode
 from .known_names import (

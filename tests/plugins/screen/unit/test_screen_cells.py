@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
+from sandbox_kernel.plugins.screen import ipython_syntax
 from sandbox_kernel.plugins.screen.rule_index import Changes, RuleIndex, default
 from sandbox_kernel.plugins.screen.screen import CellScreen
-from sandbox_kernel.policy import ipython_syntax
 from tests.plugins.screen.corpora import attacks, honest
 from tests.support.cases import each
 from tests.support.examples import examples

@@ -2,8 +2,6 @@
 
 The judge is IPython's own transformer, in the tests; it is not imported here, for it takes as long as a whole start.
 This one reads a cell once, from its start to its end.
-
-Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -62,6 +60,12 @@ def read(code: str, known: frozenset[str] = frozenset()) -> CellSyntax:
     if len([line for line in lines if line.strip()]) == 1 and (found := _automagic(lines, known)) is not None:
         lines = found
     return CellSyntax("\n" * start + "".join(_transformed(lines)))
+
+
+def python_of(code: str) -> str:
+    """Return a cell as Python, or what its cell magic is given."""
+    cell = read(code)
+    return cell.python if cell.magic is None else cell.body
 
 
 def is_plain(code: str) -> bool:
