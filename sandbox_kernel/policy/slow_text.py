@@ -99,7 +99,7 @@ class Marks:
 
     def feed(self, text: str) -> str:
         """Return what follows the text that was fed before, colours of a terminal aside."""
-        if self._left == MAX_MARKS and "\r" not in text and "\x1b" not in text and not has_marks(text):
+        if self._left == MAX_MARKS and not any(move in text for move in "\b\r\x1b") and not has_marks(text):
             return text
         if "\x1b" not in text:
             return self._fewer(text)

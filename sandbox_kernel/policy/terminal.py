@@ -34,7 +34,7 @@ _CONTROLS = bytes(c for c in range(0x20) if c not in b"\b\t\n\r") + b"\x7f"
 PIECE = 1 << 16
 """Characters looked at in one step."""
 MAX_OVER = 1_000
-"""Cells that ended, or wait for others, in the middle of a line that is drawn over."""
+"""Cells that ended, or wait for others, in the middle of a line: one that is drawn over, or one with marks."""
 CROWDED = 4096
 """Characters from which on it counts how many controls there are."""
 
@@ -152,13 +152,13 @@ class Screen:
         self._parent = ""
         self._row = 0
         self._cut: dict[str, str] = {}
-        self._marks: dict[str, tuple[Marks, EndlessWords]] = {}
-        """Those of each stream, whose messages a front end joins."""
+        self._marks: dict[tuple[str, str], tuple[Marks, EndlessWords]] = {}
+        """Those of each cell and stream, whose messages a front end joins, whatever comes between them."""
 
     def feed(self, stream: str, parent: str, text: str) -> str:
         """Return what may be shown of `text`, printed on `stream` by the cell `parent`."""
         if parent != self._parent:
-            self._parent, self._row, self._cut, self._marks = parent, 0, {}, {}
+            self._parent, self._row, self._cut = parent, 0, {}
         held = self._cut.pop(stream, "")
         if not held and (is_plain(text) or is_plain(_KEEP.sub("", text))):
             self._row += text.count("\n")
@@ -196,9 +196,12 @@ class Screen:
         return "\n".join(lines)
 
     def _lighter(self, stream: str, text: str) -> str:
-        if text.isascii() and stream not in self._marks:
+        output = self._parent, stream
+        if text.isascii() and output not in self._marks:
             return text
-        marks, words = self._marks.setdefault(stream, (Marks(), EndlessWords()))
+        marks, words = self._marks[output] = self._marks.pop(output, (Marks(), EndlessWords()))
+        if len(self._marks) > MAX_OVER:
+            del self._marks[next(iter(self._marks))]
         return words.feed(marks.feed(text))
 
     def _shown(self, text: str) -> list[str]:

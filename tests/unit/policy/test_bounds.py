@@ -209,6 +209,31 @@ def test_marks_that_come_in_pieces_are_counted_as_they_are_joined(between: str) 
 
 
 @pytest.mark.parametrize(
+    "between", [[("a", "x" * 16), ("a", "\b" * 16)], [("b", "x")], [("b", "\u0301"), ("a", "\x1b[1m")]]
+)
+def test_messages_between_marks_make_no_more_of_them(between: list[tuple[str, str]]) -> None:
+    """Letters that steps back take away again, and another cell's output: an old cell's thread prints on."""
+    policy = OutputPolicy("safe")
+    shown = []
+    for cell, text in [("a", "a"), *[("a", "\u0301" * 64), *between] * 50]:
+        sent = policy.apply(message("stream", {"name": "stdout", "text": text}, parent=cell)).message
+        assert sent is not None
+        shown += [sent.content["text"]] if cell == "a" else []
+    assert longest("".join(shown)) <= slow_text.MAX_MARKS
+
+
+def test_a_word_that_another_cell_prints_into_is_parted_all_the_same() -> None:
+    policy = OutputPolicy("safe")
+    shown = []
+    for number in range(20):
+        sent = policy.apply(message("stream", {"name": "stdout", "text": "\u0e01" * 900}, parent="a")).message
+        policy.apply(message("stream", {"name": "stdout", "text": f"{number}\n"}, parent="b"))
+        assert sent is not None
+        shown.append(sent.content["text"])
+    assert max(map(len, "".join(shown).split(slow_text.BREAK))) <= slow_text.MAX_WORD
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e\n" * 1000, "\U0001f600" * 5000, "\u2500" * 5000, "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 500,
