@@ -7,7 +7,8 @@ opening, in an update, in an echo and in the states that a front end asks for ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from ...core.codes import OutputCode
@@ -354,21 +355,15 @@ class Widgets:
             self.took_over = self.took_over or bool(kept["msg_id"])
 
     def _outputs(self, outputs: list[Any], notes: Notes) -> list[Any]:
-        return [self._output(output, notes) for output in outputs if isinstance(output, dict)]
+        return [self._output(output, notes) for output in _joined(outputs)]
 
     def _output(self, output: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
         """Filter one output inside an Output widget, as it would be on its own."""
         kind = output.get("output_type")
-        if kind == "stream":
-            name = output.get("name")
-            text = output.get("text")
-            text = "".join(part for part in text if isinstance(part, str)) if isinstance(text, list) else text
-            notes.work += of_text(len(text)) if isinstance(text, str) else 0
-            return {
-                "output_type": kind,
-                "name": name if name in ("stdout", "stderr") else "stdout",
-                "text": terminal.clean(text) if isinstance(text, str) else "",
-            }
+        if (name := _stream(output)) is not None:
+            text = _text(output)
+            notes.work += of_text(len(text))
+            return {"output_type": kind, "name": name, "text": terminal.clean(text)}
         if kind == "error":
             shown_error = error(output)
             notes.work += of_text(sum(map(len, (*shown_error["traceback"], shown_error["evalue"]))))
@@ -410,6 +405,29 @@ class Widgets:
         paths = [path for path, _ in kept]
         content = {"comm_id": comm_id, "data": {"method": "update_states", "states": states, "buffer_paths": paths}}
         return Sent(content, tuple(buffer for _, buffer in kept))
+
+
+def _joined(outputs: list[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield outputs in which the pieces of a stream that follow each other are one: a front end draws them as one."""
+    for name, group in groupby((one for one in outputs if isinstance(one, dict)), _stream):
+        pieces = list(group)
+        if name is None or len(pieces) == 1:
+            yield from pieces
+        else:
+            yield {"output_type": "stream", "name": name, "text": [_text(piece) for piece in pieces]}
+
+
+def _stream(output: Mapping[str, Any]) -> str | None:
+    """Return the stream that an output is of, None for an output of another kind."""
+    if output.get("output_type") != "stream":
+        return None
+    return "stderr" if output.get("name") == "stderr" else "stdout"
+
+
+def _text(output: Mapping[str, Any]) -> str:
+    text = output.get("text")
+    lines = text if isinstance(text, list) else [text]
+    return "".join(line for line in lines if isinstance(line, str))
 
 
 def _views_in(outputs: list[Any]) -> list[str | None]:

@@ -19,6 +19,7 @@ from sandbox_kernel.plugins.widgets.codes import WidgetCode
 from sandbox_kernel.policy import output_policy
 from sandbox_kernel.policy.budget import MAX_COMMS
 from sandbox_kernel.policy.output_policy import OutputPolicy
+from sandbox_kernel.policy.slow_text import MAX_MARKS
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, display, filtered, message, model, update
@@ -328,6 +329,19 @@ def test_a_value_is_what_its_view_can_bear(name: str, key: str, value: Any, kept
     assert state_of(OutputPolicy("safe"), model("c", name, **{key: value}))[key] == kept
     policy = opened(model("c", name))
     assert state_of(policy, update("c", **{key: value}))[key] == kept
+
+
+def test_pieces_of_a_stream_inside_an_output_widget_are_filtered_as_the_one_text_that_is_drawn() -> None:
+    """A front end joins them: 10,000 pieces with 64 accents each were 640,000 on one letter."""
+    pieces: list[dict[str, Any]]
+    pieces = [{"output_type": "stream", "name": "stdout", "text": "\u0301" * 64} for _ in range(500)]
+    pieces[1:1] = [{"output_type": "stream", "name": ["odd"], "text": ["\u0301", None, "\u0301" * 63]}]
+    other = {"output_type": "stream", "name": "stderr", "text": "a"}
+    kept = state_of(OutputPolicy("safe"), model("c", "OutputModel", outputs=[*pieces, other, "x", other]))["outputs"]
+    assert kept == [
+        {"output_type": "stream", "name": "stdout", "text": "\u0301" * MAX_MARKS},
+        {"output_type": "stream", "name": "stderr", "text": "aa"},
+    ]
 
 
 def test_outputs_inside_an_output_widget_are_filtered_as_outputs_are() -> None:
