@@ -14,6 +14,9 @@ MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 """Values in one message. A table of 100,000 rows in JSON has about as many."""
 
+MAX_WRITTEN = 254
+"""Levels of JSON that can be written again: of more, no front end is sent anything (`protocol.dumps`)."""
+
 POISON = frozenset(("__proto__", "constructor", "prototype"))
 """Keys with which a front end that copies a path would change every object of the page."""
 
@@ -42,6 +45,17 @@ def plain(value: Any) -> Any:
 def count(value: Any) -> int | None:
     """Return what may be the number of a cell, None for anything else: a notebook with another one is not valid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
+
+
+def is_deep(value: Any) -> bool:
+    """Return whether JSON nests too deep to be written again; looked at level by level."""
+    level = [value] if type(value) in _HOLDERS else []
+    for _ in range(MAX_WRITTEN):
+        inside = (item for one in level for item in (one.values() if type(one) is dict else one))
+        level = [item for item in inside if type(item) in _HOLDERS]
+        if not level:
+            return False
+    return True
 
 
 def values(value: Any, most: int) -> int:

@@ -2,7 +2,7 @@
 
 Does no I/O. Front ends trust the live output of a kernel, so this is where the
 sandbox ends. Modes: `safe` keeps programs, in a frame without origin or network, and the widgets of ipywidgets;
-`strict` keeps no active content at all; `trusted` changes nothing.
+`strict` keeps no active content at all; `trusted` changes nothing, and passes all that can be written again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .budget import MAX_DISPLAYS
 from .cell_errors import error
 from .comms import CONTROL, TARGET, VIEW, Comms, NoComms, Sent
 from .frame_libraries import CellRun, Libraries, Packer
-from .json_check import MAX_COUNT, NotPlainError, count, plain
+from .json_check import MAX_COUNT, MAX_WRITTEN, NotPlainError, count, is_deep, plain
 from .mime import Bundles
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
@@ -102,6 +102,9 @@ class OutputPolicy:
         """
         self._place, self._asked = place, asked or {}
         if self.mode == "trusted":
+            if is_deep(sent.content):
+                why = f"nested deeper than {MAX_WRITTEN} levels"
+                return Verdict(None, (noted(OutputCode.NOT_PLAIN, type=named(sent.type), why=why),))
             return Verdict(sent)
         metadata = sent.metadata
         try:

@@ -18,6 +18,7 @@ from ..core.behaviour import Behaviour
 from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
+from ..policy.json_check import count
 from ..policy.line_ends import markup
 from ..policy.safe_text import PrintedStream, plain, tree
 from .output_text import InJson, OutputMessage
@@ -183,12 +184,11 @@ class ExecutionRecorder:
                 getattr(execution.logs, name).append(text)
                 yield name, OutputMessage.of(text, error=name == "stderr")
             case "display_data" | "execute_result":
-                transient = content.get("transient")
                 result = Result(
                     data=_read(content["data"]),
                     metadata=tree(content["metadata"]),
                     is_main_result=message.type == "execute_result",
-                    display_id=transient.get("display_id") if isinstance(transient, dict) else None,
+                    display_id=_display_id(content),
                 )
                 execution.results.append(result)
                 yield "result", result
@@ -207,7 +207,7 @@ class ExecutionRecorder:
 
     def _update(self, content: Mapping[str, Any]) -> None:
         """Replace what an open display of this cell shows; those of earlier cells belong to their executions."""
-        if isinstance(display_id := content["transient"].get("display_id"), str):
+        if (display_id := _display_id(content)) is not None:
             self._updates[display_id] = len(self._execution.results), content
 
     def _forget(self) -> None:
@@ -219,8 +219,8 @@ class ExecutionRecorder:
         self._execution.logs.stderr.clear()
 
     def _reply(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
-        if self._execution.execution_count is None and content.get("execution_count"):
-            self._execution.execution_count = content["execution_count"]
+        if self._execution.execution_count is None:
+            self._execution.execution_count = count(content.get("execution_count")) or None
         if self._execution.error is None and content["status"] == "error":
             yield from self._fail(content, verdict)
         elif content["status"] == "aborted":
@@ -229,7 +229,8 @@ class ExecutionRecorder:
     def _fail(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
         if self._execution.error is not None:
             return
-        traceback = plain("\n".join(str(line) for line in content.get("traceback", ())))
+        lines = content.get("traceback")
+        traceback = plain("\n".join(map(str, lines)) if isinstance(lines, (list, tuple)) else "")
         if verdict is not None:
             error = ExecutionError.of(verdict, traceback)
         else:
@@ -237,6 +238,12 @@ class ExecutionRecorder:
             error = ExecutionError(name=name, value=value, traceback=traceback)
         self._execution.error = error
         yield "error", error
+
+
+def _display_id(content: Mapping[str, Any]) -> str | None:
+    transient = content.get("transient")
+    display_id = transient.get("display_id") if isinstance(transient, Mapping) else None
+    return display_id if isinstance(display_id, str) else None
 
 
 def _read(data: Any) -> dict[str, Any]:
