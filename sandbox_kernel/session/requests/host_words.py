@@ -98,4 +98,6 @@ def failure_of(request: PendingRequest) -> CellFailure | None:
     if reply is None or not request.is_execute or reply.content.get("status") != "error":
         return None
     content = reply.content
-    return CellFailure(str(content.get("ename")), str(content.get("evalue")), content.get("traceback") or ())
+    said = content.get("traceback")
+    lines = [line for line in said if isinstance(line, str)] if isinstance(said, (list, tuple)) else []
+    return CellFailure(str(content.get("ename", "")), str(content.get("evalue", "")), lines)

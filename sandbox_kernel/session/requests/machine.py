@@ -762,7 +762,9 @@ class RequestMachine:
             return self._ours(request, OutputLimit(EndCode.REPLY_TOO_LARGE, limit=limit, value=value))
         content = passed.content
         if request.message.content.get("allow_stdin") and content.get("status") == "ok" and host_words.leaves(request):
-            content = {**content, "payload": [*content.get("payload", ()), {"source": "ask_exit", "keepkernel": False}]}
+            said = content.get("payload")
+            payload = said if isinstance(said, list) else []
+            content = {**content, "payload": [*payload, {"source": "ask_exit", "keepkernel": False}]}
         return replace(passed, header={"msg_type": message.type}, content=content)
 
     def _asked_for_input(self, message: Message, request: PendingRequest, size: int) -> None:
@@ -912,9 +914,10 @@ class RequestMachine:
                 self._say("error", host_words.error_content(request, error), request)
             return self._ours(request, error) if request.reply_type is not None else None
         if request.is_execute and request.is_heard:
-            if reply is not None and silent and reply.content.get("status") == "error":
-                self._say("error", {key: reply.content[key] for key in ("ename", "evalue", "traceback")}, request)
             failure = host_words.failure_of(request) if failed else None
+            if silent and failure is not None:
+                name, value, lines = failure.name, failure.value, list(failure.traceback)
+                self._say("error", {"ename": name, "evalue": value, "traceback": lines}, request)
             code = str(request.message.content.get("code", ""))
             self.notice(*self._hints.of_cell(failure, request.beside, request.not_found, code))
         return reply

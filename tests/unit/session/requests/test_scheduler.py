@@ -1581,3 +1581,31 @@ async def test_what_the_host_says_counts_as_the_cell_s_output(make: Callable[...
     found = await bench.ended(cell)
     assert found.count("[sandbox_kernel] denied\n") == 3
     assert "OutputLimit" in found
+
+
+ODD_REPLIES: dict[str, Content] = {
+    "nothing but that it failed": {"status": "error"},
+    "a traceback that is a number": {"status": "error", "ename": "E", "evalue": "v", "traceback": 5},
+    "an object for everything": {"status": "error", "ename": {}, "evalue": {}, "traceback": {"a": 1}},
+    "a payload that is a number": {"status": "ok", "payload": 5},
+    "a payload that is nothing": {"status": "ok", "payload": None},
+}
+
+
+@pytest.mark.parametrize("code", ["1", "exit"])
+@pytest.mark.parametrize("reply", ODD_REPLIES)
+async def test_an_odd_reply_under_trusted_ends_its_cell_and_no_more(bench: Bench, reply: str, code: str) -> None:
+    """What the host itself reads of a reply has its form there too: a defect would end the sandbox."""
+    bench.requests.machine.policy = OutputPolicy("trusted")
+    cell = bench.submit(content={"code": code})
+    bench.status("busy", cell)
+    bench.reply(cell, **ODD_REPLIES[reply])
+    bench.status("idle", cell)
+    await bench.ended(cell)
+    assert bench.did == []
+    replies = [one.content for one, _ in bench.delivered if one.type == "execute_reply"]
+    assert [one["status"] for one in replies] == [ODD_REPLIES[reply]["status"]]
+    for error in [one.content for one, _ in bench.delivered if one.type == "error"]:
+        assert isinstance(error["ename"], str)
+        assert isinstance(error["evalue"], str)
+        assert isinstance(error["traceback"], list)
