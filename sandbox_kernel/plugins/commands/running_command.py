@@ -38,6 +38,8 @@ from ...sdk.values import CommandResult, ProcessInfo, UsualSeconds, seconds, sec
 from ..api import SandboxHandle
 from .codes import CommandCode
 
+MAX_PROCESSES = 1 << 22
+"""Linux has no more of them (PID_MAX_LIMIT)."""
 Streamed = Iterable[str | bytes] | AsyncIterable[str | bytes]
 
 
@@ -178,7 +180,7 @@ class CommandRequests:
         if size is not None:
             fields |= {"rows": size[0], "cols": size[1]}
         match await self.ask("start", f"%%bash\n{cmd}", limit=BUFFER_BYTES, **fields):
-            case {"pid": int(pid)} if pid > 0:
+            case {"pid": said} if (pid := _process(said)) is not None:
                 return pid
             case {"not_started": True, "reason": str(reason)}:
                 raise CommandError(CommandCode.COMMAND_NOT_STARTED.note(why=printable(reason[:200])))
@@ -187,7 +189,7 @@ class CommandRequests:
     async def newest(self, pid: int) -> int:
         """Return the number of what a command said last. Raises `CommandError`."""
         match await self.ask("poll", pid=_number("pid", pid), after=-1, wait=0.0):
-            case {"last": int(number)}:
+            case {"last": int(number)} if type(number) is int:
                 return number
         raise CommandError(EndCode.COMMAND_GONE)
 
@@ -209,7 +211,7 @@ class CommandRequests:
         """Return what runs, as the sandbox says."""
         match await self.ask("list"):
             case {"commands": [*rows]}:
-                return [row for row in rows[:1000] if isinstance(row, dict) and type(row.get("pid")) is int]
+                return [row for row in rows[:1000] if isinstance(row, dict) and _process(row.get("pid"))]
         raise CommandError(CommandCode.COMMAND_UNANSWERED)
 
 
@@ -277,7 +279,9 @@ class Following:
 
     def _piece(self, piece: object) -> list[Said]:
         match piece:
-            case [int(number), int(stream), str(data)] if stream in _STREAMS and number > self._after:
+            case [int(number), int(stream), str(data)] if (
+                type(number) is int and stream in _STREAMS and number > self._after
+            ):
                 try:
                     content = base64.b64decode(data, validate=True)
                 except ValueError:
@@ -336,6 +340,11 @@ def _install() -> str:
         f"\"exec(compile(given, {MODULE!r}, 'exec'), module.__dict__); sys.modules[{MODULE!r}] = module\", "
         f"{{'given': {source!r}}}) if {MODULE!r} not in __import__('sys').modules else None\n"
     )
+
+
+def _process(value: object) -> int | None:
+    """Return the number of a process; None for what can be none, true and what no wire could say among it."""
+    return value if type(value) is int and 0 < value <= MAX_PROCESSES else None
 
 
 def _done(reply: dict[str, Any]) -> None:

@@ -156,3 +156,17 @@ async def test_what_ended_the_cell_that_asked_is_raised() -> None:
     forged = ExecutionError(name="SandboxDied", value="the sandbox is gone")  # raised by a cell's own code
     with pytest.raises(CommandError):
         await following(Sandbox(forged)).step()
+
+
+@pytest.mark.parametrize("pid", [True, 0, -1, 1.0, "7", 1 << 40, 10**30, None, [7]], ids=repr)
+async def test_what_can_be_no_process_is_none(pid: object) -> None:
+    """It goes into answers of servers and into the next questions, which take a whole number."""
+    requests = CommandRequests(Settings(), Sandbox({"pid": pid}, {"commands": [{"pid": pid}, {"pid": 7}]}).run)
+    with pytest.raises(CommandError):
+        await requests.start("true", cwd=None, envs=None, timeout=None)
+    assert await requests.list() == [{"pid": 7}]
+
+
+async def test_a_piece_whose_number_is_true_is_no_piece() -> None:
+    with pytest.raises(CommandError):
+        await following(Sandbox({"pieces": [[True, 1, ""]], "running": True})).step()
