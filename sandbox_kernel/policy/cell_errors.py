@@ -25,11 +25,16 @@ def error(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return name, value and traceback of an error as text for a terminal."""
     traceback = content.get("traceback")
     lines = traceback if isinstance(traceback, list) else []
-    name, value = terminal.clean(str(content.get("ename", ""))), terminal.clean(str(content.get("evalue", "")))
+    name, value = (terminal.clean(_text(content.get(key))) for key in ("ename", "evalue"))
     lines = [line for line in lines if isinstance(line, str)]
     if any(_MISSING.search(text[:_SEARCHED]) for text in (name, value)):
         lines = _without_packages(lines)
     return {"ename": _name(name), "evalue": value, "traceback": [terminal.traceback(line) for line in lines]}
+
+
+def _text(value: Any) -> str:
+    """Return a text or a number as text, "" for all else: to write out a tree of any depth may not end."""
+    return value if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else ""
 
 
 def _without_packages(lines: list[str]) -> list[str]:

@@ -85,8 +85,10 @@ def no_kernel(image: str, death: Death, error: SandboxError) -> SandboxDied:
 
 def no_kernelspec(settings: Settings, said: Mapping[str, Any]) -> ImageMissing:
     """Name a kernel that the image does not have, or cannot start, as its agent says."""
-    names = [name for name in said.get("names", ()) if isinstance(name, str) and re.fullmatch(KERNEL_NAME, name)]
-    why = f": {_last_words(str(said['why'])[:1000])}" if "why" in said else ""
+    found, reason = said.get("names"), said.get("why")
+    listed = found if isinstance(found, list) else []
+    names = [name for name in listed if isinstance(name, str) and re.fullmatch(KERNEL_NAME, name)]
+    why = f": {_last_words(reason[:1000])}" if isinstance(reason, str) else ""
     has = ", ".join(names[:MAX_NAMES]) or "none"
     code = EndCode.NO_KERNELSPEC.note(image=settings.image, kernel=settings.kernel, why=why, has=has)
     return ImageMissing(code, value=settings.kernel, setting="kernel")

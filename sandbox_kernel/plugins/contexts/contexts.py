@@ -36,6 +36,8 @@ LANGUAGES = {PYTHON_KERNEL: "python", "ir": "r", "deno": "typescript"}
 OF_SANDBOX = ("network", "secrets", "packages", "monitor")
 """What the sandbox's own session does for all of its kernels."""
 MAX_PATH = 1000
+MAX_KERNELSPECS = 100
+"""Kernels of an image that are looked at; the sandbox names them."""
 _WORD = re.compile(KERNEL_NAME)
 
 
@@ -171,9 +173,9 @@ class Contexts:
         """Return the kernelspecs of the image, each with its language; the sandbox says what it likes."""
         await self._instance.ready(fresh=True)
         said = await self._instance.session.nested_kernelspecs()
-        rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
+        rows = [row for row in said[:MAX_KERNELSPECS] if isinstance(row, dict)] if isinstance(said, list) else []
         return {
-            row["name"]: str(row.get("language"))[:100].lower()
+            row["name"]: row["language"][:100].lower() if isinstance(row.get("language"), str) else ""
             for row in rows
             if isinstance(row.get("name"), str) and _WORD.fullmatch(row["name"])
         }

@@ -61,7 +61,8 @@ class NestedAgentLinks:
             raise
         if reply.get("ok") is True:
             return pipe
-        why = printable(str(reply.get("message"))[:200], 200)
+        said = reply.get("message")
+        why = printable(said[:200], 200) if isinstance(said, str) else "it did not say why"
         if reply.get("error") == "folder":
             raise ConfigurationError(ContextCode.NO_FOLDER.note(why=why), value=str(config["scratch"]), setting="cwd")
         raise SandboxDied(ContextCode.NO_NESTED_AGENT.note(why=why))

@@ -197,3 +197,16 @@ def test_trusted_changes_nothing() -> None:
     for source in HTML.values():
         sent = display({"text/html": source})
         assert policy.apply(sent).message is sent
+
+
+@pytest.mark.parametrize("field", ["ename", "evalue", "traceback", "status"])
+def test_an_expression_that_fails_with_a_tree_for_a_text_has_none(field: str) -> None:
+    """A thousand levels parse, and do not end when they are written out as text."""
+    deep: Any = []
+    for _ in range(1_100):
+        deep = [deep]
+    content = {"status": "ok", "execution_count": 1, "payload": [], "user_expressions": {"a": {field: deep}}}
+    sent = OutputPolicy("safe").apply(message("execute_reply", content, channel="shell")).message
+    assert sent is not None
+    failure = {"status": "error", "ename": "", "evalue": "", "traceback": []}
+    assert sent.content["user_expressions"]["a"] == failure

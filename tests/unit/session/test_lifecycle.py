@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sandbox_kernel.core.codes import EndCode, Survived
 from sandbox_kernel.core.errors import SandboxDied
-from sandbox_kernel.core.model import Limits
+from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.session.agent_messages import Death
-from sandbox_kernel.session.lifecycle import no_kernel, of_kernel
+from sandbox_kernel.session.lifecycle import no_kernel, no_kernelspec, of_kernel
 
 
 @pytest.mark.parametrize("undoes", [True, False])
@@ -27,3 +29,11 @@ def test_the_last_words_of_a_kernel_are_words() -> None:
     ended = no_kernel("mine", Death(1, None, 0, program + said), SandboxDied(EndCode.KERNEL_DIED))
     assert ended.message.startswith("no kernel starts in image 'mine': File 'x', line 1")
     assert ended.message.endswith("No module named 'ipykernel'")
+
+
+@pytest.mark.parametrize("said", [{"names": 5, "why": {}}, {"names": "ir", "why": [1]}, {"names": [["ir"], 1]}, {}])
+def test_an_agent_may_say_anything_of_its_kernelspecs(said: dict[str, Any]) -> None:
+    assert no_kernelspec(Settings(kernel="ir"), said).message.endswith("none")
+    proper = no_kernelspec(Settings(kernel="ir"), {"names": ["deno"], "why": "x"}).message
+    assert ": x" in proper
+    assert proper.endswith("deno")

@@ -164,3 +164,15 @@ def test_one_that_does_not_start_says_why() -> None:
         assert "\x1b" not in str(caught.value)
 
     asyncio.run(refused())
+
+
+@pytest.mark.parametrize("said", [None, 5, {"a": 1}, "deep"], ids=repr)
+async def test_an_agent_that_does_not_start_may_say_anything_of_it(said: Any) -> None:
+    """A tree of a thousand levels parses, and does not end when it is written out as text."""
+    deep: Any = []
+    for _ in range(1_100):
+        deep = [deep]
+    link = Link()
+    link.answers["nested.open"] = {"ok": False, "message": deep if said == "deep" else said}
+    with pytest.raises(SandboxDied, match="did not say why"):
+        await NestedAgentLinks(link).open({})
