@@ -41,7 +41,7 @@ def sandboxes(variable: str = MARK) -> Iterator[LabelledProcess]:
     names = set()
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):  # noqa: PTH208 (names are enough)
         mark = mark_of(int(name), variable)
-        if not mark:
+        if not mark or not _outside(int(name)):  # a cell may mark what it likes
             continue
         try:
             said = json.loads(mark)
@@ -55,10 +55,9 @@ def sandboxes(variable: str = MARK) -> Iterator[LabelledProcess]:
                 int(said["pipe"]),
                 bool(said.get("hosts")),
             )
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError, RecursionError):
             continue
-        # For a moment the sandbox's first process is marked as well; and a cell may mark what it likes.
-        if found.name not in names and _outside(int(name)):
+        if found.name not in names:  # for a moment the sandbox's first process is marked as well
             names.add(found.name)
             yield found
 
