@@ -65,7 +65,7 @@ def pixels(text: str, kind: str | None = None) -> int | None:
         found = image_type(data)
         if found is None or (kind and found != kind):
             return None
-        size = _size(found, data)
+        size = _size(found, data, whole=len(text) <= _HEAD)
         if size is None and len(text) > _HEAD:
             size = _size(found, base64.b64decode(text))  # ends of lines are passed over
     except (UnicodeEncodeError, binascii.Error):
@@ -84,12 +84,13 @@ def claimed(data: bytes) -> int | None:
     return (size[0] * size[1] if size else 0) if found else None
 
 
-def _size(kind: str, data: bytes) -> tuple[int, int] | None:
+def _size(kind: str, data: bytes, *, whole: bool = True) -> tuple[int, int] | None:
+    """Return width and height, None if they are not in what there is: the `whole` image, or its beginning."""
     try:
         if kind == "image/png":
             return struct.unpack(">II", data[16:24])
         if kind == "image/gif":
-            return _gif(data)
+            return _gif(data, whole=whole)
         if kind == "image/webp":
             return _webp(data)
         return _jpeg(data)
@@ -97,8 +98,11 @@ def _size(kind: str, data: bytes) -> tuple[int, int] | None:
         return None
 
 
-def _gif(data: bytes) -> tuple[int, int]:
-    """Return the larger of the screen and its first image: browsers grow the one for the other."""
+def _gif(data: bytes, *, whole: bool) -> tuple[int, int] | None:
+    """Return the larger of the screen and its first image: browsers grow the one for the other.
+
+    None if that image is beyond the end of what is not `whole`.
+    """
     width, height, flags = struct.unpack("<HHB", data[6:11])
     position = 13 + (3 << ((flags & 7) + 1) if flags & 0x80 else 0)
     while position + 9 < len(data) and data[position] == 0x21:
@@ -106,6 +110,8 @@ def _gif(data: bytes) -> tuple[int, int]:
         while data[position]:
             position += data[position] + 1
         position += 1
+    if position + 9 >= len(data) and not whole:
+        return None
     if position + 9 < len(data) and data[position] == 0x2C:
         inner = struct.unpack("<HH", data[position + 5 : position + 9])
         width, height = max(width, inner[0]), max(height, inner[1])

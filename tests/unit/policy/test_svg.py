@@ -259,6 +259,21 @@ def test_an_image_that_claims_gigapixels_is_not_shown(mime: str) -> None:
         assert ("data:" in shown, missed) == (passes, not passes)
 
 
+def commented(size: int) -> bytes:
+    """Return a GIF of gigapixels on a screen of one, with a comment of so many bytes before its image."""
+    blocks = [min(255, size - start) for start in range(0, size, 255)]
+    comment = b"!\xfe" + b"".join(bytes([length]) + b"x" * length for length in blocks) + b"\0"
+    image = gif(65_535, 65_535)
+    return image[:19] + comment + image[27:]
+
+
+@pytest.mark.parametrize("size", [10, *range(48_920, 48_960), 200_000])
+def test_an_image_claims_as_much_wherever_its_size_lies(size: int) -> None:
+    """The beginning of a long one is looked at first, and may end before its size, or within it."""
+    data = commented(size)
+    assert raster.pixels(base64.b64encode(data).decode()) == raster.claimed(data) == 65_535**2
+
+
 @pytest.mark.slow
 def test_notes_of_an_svg_are_bounded() -> None:
     notes = Notes()
