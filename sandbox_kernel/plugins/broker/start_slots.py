@@ -32,7 +32,8 @@ class StartSlots:
                 largest = max(self._waiting.values(), key=len)
                 if own + 1 >= len(largest):
                     raise self._full()
-                largest.pop().set_exception(self._full())
+                if not (last := largest.pop()).done():  # one that is cancelled has not left yet, and makes room as well
+                    last.set_exception(self._full())
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(user, deque()).append(waiting)
             try:

@@ -49,6 +49,22 @@ async def test_users_take_turns() -> None:
     assert len(starts.begun) == 23
 
 
+async def test_who_leaves_in_the_same_moment_ends_no_request_of_another() -> None:
+    starts = Starts(1, 4)
+    leaving = [starts.start(1) for _ in range(5)]
+    await settled()
+    other = starts.start(2)  # which comes before those that are cancelled have left
+    for task in leaving[1:]:
+        task.cancel()
+    async with within(10):
+        await settled()
+        starts.end.release()
+        starts.end.release()
+        await other
+        await asyncio.gather(*leaving, return_exceptions=True)
+    assert (starts.begun, len(starts.slots)) == ([1, 2], 0)
+
+
 async def test_whoever_has_most_makes_room() -> None:
     starts = Starts(1, 8)
     tasks = [starts.start(1) for _ in range(9)]
