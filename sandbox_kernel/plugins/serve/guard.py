@@ -24,7 +24,7 @@ from .signed_tokens import Signers
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS, Tokens
 from .turns import paced
-from .web_server import admitted, refuse
+from .web_server import admitted, close, refuse
 
 WhereIs = Callable[[Any, Any], "Locus | None"]
 """Says where the sandbox of a request is that `who` found somebody for; None if the request is for none."""
@@ -259,7 +259,7 @@ class _GuardedSocket(_Shared):
             if socket.application_state.name == "CONNECTING":
                 await refuse(refusal.response(), scope, receive, send)
             elif socket.client_state.name == "CONNECTED":
-                await socket.close(1008 if refusal.status < 500 else 1011, str(refusal)[:100])
+                await close(socket, 1008 if refusal.status < 500 else 1011, str(refusal))
 
     async def _refusal(self, socket: WebSocket, found: Any, tenant: Tenant) -> Refusal | None:
         try:

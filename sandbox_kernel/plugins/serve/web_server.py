@@ -190,6 +190,15 @@ async def refuse(response: Response, scope: Scope, receive: Receive, send: Send)
         await response(scope, receive, send)
 
 
+REASON_BYTES = 123
+"""Of a WebSocket's close (RFC 6455, 5.5); of a longer reason there is an error, and no close."""
+
+
+async def close(socket: WebSocket, code: int, reason: str) -> None:
+    """End a WebSocket with as much of a reason as there is room for."""
+    await socket.close(code, reason.encode(errors="replace")[:REASON_BYTES].decode(errors="ignore"))
+
+
 def known(socket: WebSocket) -> None:
     """Have a WebSocket take messages of SOCKET_BYTES from now on: its handler knows who sends them."""
     if (widen := socket.scope.get("state", {}).get(KNOWN)) is not None:

@@ -18,7 +18,7 @@ from ....core.errors import ProtocolError
 from ....core.model import Message
 from ..tenants import Lease, Tenants
 from ..turns import paced
-from ..web_server import known
+from ..web_server import close, known
 from . import front as jupyter_front
 from . import messages as jupyter_messages
 from .messages import ENDED, REFUSED, V1, Closed, Outgoing
@@ -200,6 +200,6 @@ async def channels(socket: WebSocket, tenants: Tenants, lease: Lease) -> None:
     except Closed as end:
         try:
             async with asyncio.timeout(1.0):
-                await socket.close(end.code, str(end)[:120])
+                await close(socket, end.code, str(end))
         except (TimeoutError, RuntimeError):
             pass

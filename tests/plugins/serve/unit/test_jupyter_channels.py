@@ -6,14 +6,18 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.serve.jupyter import channels as jupyter_channels
 from sandbox_kernel.plugins.serve.jupyter import front as jupyter_front
 from sandbox_kernel.plugins.serve.jupyter.channels import Channels
-from sandbox_kernel.plugins.serve.jupyter.messages import V1, Closed, Outgoing
+from sandbox_kernel.plugins.serve.jupyter.messages import REFUSED, V1, Closed, Outgoing
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
+from tests.plugins.serve.stand_ins import MINE, Served, running
 from tests.support.patience import until, within
 
 
@@ -108,3 +112,18 @@ async def test_one_message_that_is_not_taken_ends_it_too(monkeypatch: pytest.Mon
     async with within(10):
         with pytest.raises(Closed, match="reads too slowly"):
             await serving
+
+
+async def test_a_reason_of_wide_letters_is_cut_to_the_room_that_a_close_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jupyter_front, "front_of", lambda lease: Front())
+    header = {"msg_id": "1", "msg_type": "execute_request"}
+    improper = orjson.dumps({"channel": "😀" * 40, "header": header}).decode()
+    async with running(Served().app) as (port, _), within(10):
+        address = f"ws://127.0.0.1:{port}/jupyter/api/kernels/s1/channels"
+        async with connect(address, additional_headers={"X-API-Key": MINE}) as client:
+            await client.send(improper)
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == REFUSED
+    assert closed.value.rcvd.reason == "no channel for clients: " + "😀" * 24

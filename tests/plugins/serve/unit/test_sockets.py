@@ -56,6 +56,8 @@ async def echo(websocket: WebSocket, tenants: Tenants, tenant: Tenant) -> None:
                 return
             if text == "late":
                 raise Refusal(400, ServeCode.REQUEST_IMPROPER, "that is too late")
+            if text == "wide":
+                raise Refusal(400, ServeCode.REQUEST_IMPROPER, "€" * 100)
             if text == "token":
                 known(websocket)
             await websocket.send_text(f"{tenant.name} {text}")
@@ -113,7 +115,7 @@ async def test_a_page_of_another_site_opens_none() -> None:
 async def test_what_is_raised_is_told_before_and_after() -> None:
     async with serving() as server:
         assert await server.status_of("?at=once") == 404
-        for word, code in (("end", 1011), ("late", 1008)):
+        for word, code in (("end", 1011), ("late", 1008), ("wide", 1008)):
             async with server.open() as one:
                 with pytest.raises(ConnectionClosed) as closed:
                     await said(one, word)
