@@ -123,9 +123,7 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     asked = request.query_params
     states = [one for value in asked.getlist("state") for one in value.split(",") if one]
     metadata = {unquote(name): unquote(value) for name, value in parse_qsl(asked.get("metadata", ""))}
-    after = _moment(asked.get("startedAfter"))
-    after = None if after is None else after - timedelta(microseconds=1)  # the moment itself is after it, as there
-    query = SandboxQuery(metadata=metadata, started_after=after)
+    query = SandboxQuery(metadata=metadata, started_after=_before(asked.get("startedAfter")))
     template = asked.get("template")
     found = [
         _described(lease)
@@ -143,12 +141,13 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     return answer(shown, headers=more)
 
 
-def _moment(text: str | None) -> datetime | None:
+def _before(text: str | None) -> datetime | None:
+    """Return the moment before one: what was started in that one itself is after it, as on E2B."""
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        found = datetime.fromisoformat(text) - timedelta(microseconds=1)
+    except (ValueError, OverflowError):
         raise improper("startedAfter", "is a time as ISO 8601 has it") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 

@@ -66,6 +66,8 @@ async def test_lists_and_figures_are_asked_for_by_time(monkeypatch: pytest.Monke
     for after, count in ((started, 1), (started + timedelta(microseconds=1), 0), (started - timedelta(days=1), 1)):
         answer = await served.ask("GET", f"/v2/sandboxes?startedAfter={quote(after.isoformat())}", headers=key)
         assert len(answer.json()) == count
+    for first in ("0001-01-01", "0001-01-01T00:00:00+14:00"):  # before which there is no moment
+        assert (await served.ask("GET", f"/v2/sandboxes?startedAfter={quote(first)}", headers=key)).status_code == 400
     now = int(time.time())
     for asked, status in ((f"start={now - 9}&end={now}", 200), ("start=x", 400), (f"end={now - 99}", 200)):
         assert (await served.ask("GET", f"/sandboxes/s1/metrics?{asked}", headers=key)).status_code == status
