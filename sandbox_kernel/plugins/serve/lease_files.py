@@ -21,6 +21,8 @@ from .codes import ServeCode
 NAME = re.compile(r"[0-9a-f]{32}")
 MAX_BYTES = 8 << 20
 """Of one file; the metadata of a client is most of it."""
+LAST_MOMENT = 1e11
+"""Seconds since 1970 of the last moments that there is a date of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +95,15 @@ class LeaseFiles:
                 if not NAME.fullmatch(path.name) or path.stat().st_size > MAX_BYTES:
                     raise ValueError("that is no sandbox")
                 lease = KeptLease(**orjson.loads(path.read_bytes()))
+                if type(lease.metadata) is not dict or type(lease.hosts) is not list:
+                    raise ValueError("that is no sandbox")
                 own = (lease.tenant, lease.template, lease.name, lease.access_token, lease.traffic_token)
                 texts = (*own, *lease.hosts, *lease.metadata, *lease.metadata.values())
                 if not all(isinstance(each, str) for each in texts) or type(lease.offline) is not bool:
                     raise ValueError("that is no sandbox")
-                if lease.pauses_at is not None and type(lease.pauses_at) not in {int, float}:
+                if lease.pauses_at is not None and (
+                    type(lease.pauses_at) not in {int, float} or not 0 <= lease.pauses_at < LAST_MOMENT
+                ):
                     raise ValueError("that is no time")
                 if min(len(lease.access_token), len(lease.traffic_token)) < 16:
                     raise ValueError("a token is too short")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import orjson
@@ -22,6 +22,17 @@ LEASE = KeptLease(
     pauses_at=1.5,
 )
 NAME = "0" * 32
+OTHERS: list[tuple[str, object]] = [
+    ("pauses_at", "soon"),
+    ("pauses_at", 1e300),
+    ("pauses_at", -1),
+    ("metadata", []),
+    ("metadata", "ab"),
+    ("hosts", ""),
+    ("hosts", "ab"),
+    ("hosts", {}),
+]
+"""Fields of another type, or beyond any calendar."""
 
 
 def test_the_next_server_reads_what_the_one_before_wrote(tmp_path: Path) -> None:
@@ -52,7 +63,7 @@ def test_the_next_server_reads_what_the_one_before_wrote(tmp_path: Path) -> None
         orjson.dumps({"tenant": "ann"}),
         orjson.dumps({"tenant": 1, "template": "", "name": "", "access_token": "a" * 48, "traffic_token": "t" * 48}),
         orjson.dumps({"tenant": "ann", "template": "", "name": "", "access_token": "", "traffic_token": "t" * 48}),
-        orjson.dumps(asdict(replace(LEASE, pauses_at="soon"))),  # type: ignore[arg-type]
+        *(orjson.dumps(asdict(LEASE) | {name: other}) for name, other in OTHERS),
     ],
 )
 def test_what_is_no_sandbox_is_removed_and_costs_no_other_anything(tmp_path: Path, content: bytes) -> None:
