@@ -41,6 +41,8 @@ MAX_JSON_MEMORY = 32 << 20
 """Bytes that one may cost once it is parsed: any text of `MAX_JSON`, and not a body that is nothing but brackets."""
 
 
+FLAT = 200
+"""Levels that can be said whatever is around them, so that a body with so many brackets needs no closer look."""
 NO_CONTEXT = "context-unknown"
 """The code of another plugin, which may be missing."""
 
@@ -156,15 +158,28 @@ async def json_of(request: Request) -> dict[str, Any]:
     return value
 
 
+def can_be_said(value: object) -> bool:
+    """Return whether an answer can have a value of JSON in it: four times as many levels are read as are written."""
+    try:
+        orjson.dumps([[[[value]]]])
+    except TypeError:
+        return False
+    return True
+
+
 def object_of(content: bytes, memory: int = MAX_JSON_MEMORY) -> dict[str, Any] | None:
-    """Return an object of JSON, None for what is none. Raises `Refusal` if it would cost more than that once parsed."""
+    """Return an object of JSON that can be said again, None for what is none.
+
+    Raises `Refusal` if it would cost more than that once parsed.
+    """
     if (reason := json_memory.heavy(content, memory)) is not None:
         raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"An object in JSON may cost {memory:,} bytes of memory: {reason}")
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    is_flat = content.count(b"[") + content.count(b"{") <= FLAT
+    return value if isinstance(value, dict) and (is_flat or can_be_said(value)) else None
 
 
 def page_of(request: Request, found: Sequence[T]) -> tuple[Sequence[T], dict[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..codes import ServeCode
-from ..requests import Refusal, improper
+from ..requests import Refusal, can_be_said, improper
 from .cells import Ran
 from .files import new_id
 
@@ -82,6 +82,8 @@ class ToolProgram:
         """Return what a tool of the client's returns."""
         if name not in self._names:
             raise ToolMissing(f"there is no tool {name[:MAX_NAME]!r}")
+        if not can_be_said(arguments):
+            raise ToolFailed("the arguments nest too deep")
         self._count += 1
         identity = f"call_{self._count:03}"
         future = asyncio.get_running_loop().create_future()

@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 
 from ....core.codes import UsageCode
@@ -25,7 +24,7 @@ from ....sdk.folder_entries import EntryInfo, FileType
 from ..codes import ServeCode
 from ..forms import form_of
 from ..home import HOME
-from ..requests import Refusal, answer
+from ..requests import Refusal, answer, object_of
 from ..streams import Download, begun, sent
 from .bodies import (
     ArchiveBody,
@@ -273,10 +272,10 @@ async def _searched(asked: UserRequest, op: str, **given: Any) -> Any:
         longest = min(SEARCH_SECONDS, asked.sandbox.settings.limits.cell_timeout)
         command = shlex.join(["python3", "-c", source, words])
         ended = await asked.sandbox.commands.run(command, timeout=longest)
-        found = orjson.loads(ended.stdout)  # which takes nothing that an answer could not say
-    except (CommandExitException, ValueError):
+        found = object_of(ended.stdout.encode())
+    except (CommandExitException, Refusal):
         found = None
-    if not isinstance(found, dict):
+    if found is None:
         raise Refusal(500, ServeCode.NOT_THERE, "The sandbox did not answer")
     if "wrong" in found:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, str(found["wrong"])[:500])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocket
@@ -21,7 +20,7 @@ from ....core.errors import SandboxError
 from ....sdk.values import PtySize
 from ..codes import ServeCode
 from ..guard import RouteGuard
-from ..requests import Refusal, answer
+from ..requests import Refusal, answer, object_of
 from ..tenants import Tenant, Tenants
 from ..turns import paced
 from ..web_server import admitted, known
@@ -37,7 +36,7 @@ MAX_BACKLOG = 64
 FIRST_SECONDS = 10.0
 """In which a client proves itself."""
 MAX_FIRST = 4096
-"""Characters of the message by which it does."""
+"""Characters of a message that is JSON: that one, and each size of its terminal."""
 MAX_UNPROVEN = 64
 """Clients that have not proven themselves yet, of all tenants and strangers: the oldest goes first."""
 CONNECT_SECONDS = 60.0
@@ -204,7 +203,7 @@ class Sockets:
         await socket.accept()
         try:
             first = await self._first(socket)
-            said = _parsed(first) if len(first) <= MAX_FIRST else {}
+            said = _parsed(first)
             tenant = self._guard.tenant_of(str(said.get("token")) if said.get("type") == "auth" else "")
         except (TimeoutError, KeyError, Refusal):
             await socket.close(NOT_PROVEN, "Invalid API key")
@@ -270,11 +269,9 @@ class Sockets:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return an object of JSON, an empty one for what is none."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
+    if len(text) > MAX_FIRST:
         return {}
-    return found if isinstance(found, dict) else {}
+    return object_of(text.encode()) or {}
 
 
 async def _show(socket: WebSocket, terminal: Terminal) -> None:

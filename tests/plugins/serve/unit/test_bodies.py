@@ -14,7 +14,7 @@ from sandbox_kernel.plugins.serve.e2b import bodies as e2b
 from sandbox_kernel.plugins.serve.jupyter.rest import NewKernel
 from sandbox_kernel.plugins.serve.librechat import bodies as librechat
 from sandbox_kernel.plugins.serve.open_terminal import bodies as open_terminal
-from sandbox_kernel.plugins.serve.requests import Refusal
+from sandbox_kernel.plugins.serve.requests import Refusal, object_of
 from tests.support.cases import each
 
 
@@ -130,3 +130,10 @@ def test_an_address_takes_text_for_what_it_means() -> None:
     assert issubclass(open_terminal.Grep, Query)
     found = open_terminal.Grep.of({"query": "a", "regex": "false", "max_results": "7", "include": ["*.py"]})
     assert (found.regex, found.max_results, found.include) == (False, 7, ["*.py"])
+
+
+@pytest.mark.parametrize(("levels", "there"), [(150, True), (250, True), (252, False), (1000, False)])
+def test_an_object_that_no_answer_can_have_is_none(levels: int, there: bool) -> None:
+    found = object_of(b'{"a":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}")
+    assert (found is not None) == there
+    assert object_of(b'{"a":[' + b"[]," * 1000 + b"[]]}") is not None, "many lists are not deep"

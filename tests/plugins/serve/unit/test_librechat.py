@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
 
 from sandbox_kernel.core.errors import FileRefused
@@ -364,6 +365,8 @@ async def test_a_program_waits_for_what_its_tools_return() -> None:
             await program.call("forgotten", {})
         with pytest.raises(ToolMissing):
             await program.call("other", {})
+        with pytest.raises(ToolFailed, match="too deep"):
+            await program.call("add", {"a": orjson.loads("[" * 1000 + "]" * 1000)})
         return {"both": both}
 
     program.start(asyncio.create_task(work()))

@@ -223,7 +223,24 @@ async def test_an_id_that_is_none_finds_nothing(served: Served, identity: str) -
 # --- what the sandbox finds ---
 
 
-@pytest.mark.parametrize("said", ["", "7", "[]", '{"a":NaN}', '{"a":"\\udc80"}', "[" * 100_000, '{"a":' * 100_000])
+DEEP = "[" * 1000 + "]" * 1000
+"""What is read as JSON, and no answer can have."""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "7",
+        "[]",
+        '{"a":NaN}',
+        '{"a":"\\udc80"}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        f'{{"a":{DEEP}}}',
+        f'{{"a":[{"[]," * 1_000_000}0]}}',
+    ],
+)
 async def test_a_sandbox_that_finds_nonsense_is_told_of(served: Served, said: str) -> None:
     assert (await served.ask("GET", "/system")).status_code == 200
     (lease,) = served.tenants.tenant("mine").leases.values()
@@ -379,7 +396,13 @@ async def test_a_shell_waits_for_a_client_that_does_not_read(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("more", "code"),
-    [({"chat_id": "c"}, 4004), ({"chat_id": ["c"]}, 4004), ({"chat_id": {"a": 1}}, 4004), ({"a": "b" * 5000}, 4001)],
+    [
+        ({"chat_id": "c"}, 4004),
+        ({"chat_id": ["c"]}, 4004),
+        ({"chat_id": {"a": 1}}, 4004),
+        ({"a": "b" * 5000}, 4001),
+        ({"token": "deep"}, 4001),
+    ],
 )
 async def test_the_first_message_of_a_terminal_s_client_is_looked_at(
     served: Served, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], code: int
@@ -388,7 +411,7 @@ async def test_the_first_message_of_a_terminal_s_client_is_looked_at(
     monkeypatch.setattr(Users, "boxes", lambda *_: asked)
     terminal = Terminal("t1", "another chat", handle=SimpleNamespace(pid=1))
     asked.append(SimpleNamespace(user="", terminals={"t1": terminal}))
-    first = json.dumps({"type": "auth", "token": MINE, **more})
+    first = json.dumps({"type": "auth", "token": MINE, **more}).replace('"deep"', DEEP)
     came = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": first}])
     sent: list[Any] = []
 
@@ -408,6 +431,26 @@ async def test_the_first_message_of_a_terminal_s_client_is_looked_at(
     await served.app(scope, receive, send)
     assert [(one["type"], one.get("code")) for one in sent] == [("websocket.accept", None), ("websocket.close", code)]
     assert served.tenants.tenant("mine").requests == 0
+
+
+@pytest.mark.parametrize("said", ["{" * 100, '{"type":"resize","rows":1}' + " " * 5000, DEEP, '{"rows":' + DEEP + "}"])
+async def test_what_is_no_size_of_a_terminal_changes_nothing(said: str) -> None:
+    sizes: list[Any] = []
+
+    async def resize(pid: int, size: Any) -> None:
+        sizes.append(size)
+
+    good = '{"type":"resize","rows":5,"cols":6}'
+    texts = iter([said, good])
+
+    async def receive() -> Any:
+        text = next(texts, None)
+        return {"type": "websocket.disconnect"} if text is None else {"type": "websocket.receive", "text": text}
+
+    box: Any = SimpleNamespace(lease=SimpleNamespace(sandbox=SimpleNamespace(pty=SimpleNamespace(resize=resize))))
+    terminal = Terminal("t1", "chat", handle=SimpleNamespace(pid=1))
+    await open_terminal_sockets._type(SimpleNamespace(receive=receive), terminal, box)  # type: ignore[arg-type] # noqa: SLF001
+    assert [(one.rows, one.cols) for one in sizes] == [(5, 6)]
 
 
 async def test_strangers_who_say_nothing_make_room_for_who_comes_later(
