@@ -15,6 +15,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from ...core.answer_allowance import AnswerAllowance
@@ -82,7 +83,7 @@ def check_wheel(path: Path, name: str, version: str, limit: int) -> int:
                     setting="packages_size",
                 )
             _check_metadata(archive, path, name, version)
-    except (zipfile.BadZipFile, InvalidWheelFilename, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
         raise _improper(path, "it cannot be read") from None
     return total
 

@@ -16,6 +16,7 @@ import re
 import shutil
 import weakref
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from email.parser import BytesHeaderParser
@@ -282,7 +283,7 @@ def _addresses(file: IO[bytes]) -> Iterator[str]:
                     if entry.file_size > MAX_METADATA:
                         _refuse("the wheel's metadata are too large")
                     for needed in BytesHeaderParser().parsebytes(archive.read(entry)).get_all("Requires-Dist", []):
-                        if Requirement(needed).url is not None:
+                        if Requirement(str(needed)).url is not None:  # what is no ASCII is no text yet
                             yield needed
-    except (zipfile.BadZipFile, InvalidRequirement, NotImplementedError, RuntimeError, EOFError):
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
         _refuse("it is no proper wheel")

@@ -238,6 +238,26 @@ def test_a_wheel_with_links_of_another_name_or_none_at_all_is_refused(tmp_path: 
     assert refused(lambda: check_wheel(path, "hostile", "1.0", MIB)).code.code == "package-improper"
 
 
+@pytest.mark.parametrize("needs", [b"caf\xe9", b"a (" * 20_000])
+def test_needs_that_are_no_text_are_refused(needs: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "hostile-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hostile-1.0.dist-info/METADATA", b"Name: hostile\nVersion: 1.0\nRequires-Dist: " + needs)
+    assert refused(lambda: asked([str(path)], paths=True)).code.code == "package-improper"
+
+
+def test_a_wheel_that_does_not_unpack_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hostile-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("hostile-1.0.dist-info/METADATA", "Name: hostile\nVersion: 1.0\n")
+    data = bytearray(path.read_bytes())
+    at = data.index(b"METADATA") + len(b"METADATA")
+    data[at : at + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    assert refused(lambda: check_wheel(path, "hostile", "1.0", MIB)).code.code == "package-improper"
+    assert refused(lambda: asked([str(path)], paths=True)).code.code == "package-improper"
+
+
 def test_a_bomb_is_told_by_what_it_says_and_by_what_lies_over_each_other(tmp_path: Path) -> None:
     path = wheel(tmp_path, "bomb", files={"zeros.bin": bytes(20 * MIB)})
     assert path.stat().st_size < MIB
