@@ -19,6 +19,8 @@ MAX_UNREAD = 1000
 CLOSE_SECONDS = 5.0
 """For the other side to take what was sent before the end: a transport that is closed waits for that for ever."""
 
+_IMPROPER = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
 
 class SocketConnection(WebSocketsSansIOProtocol):
     _end: asyncio.TimerHandle | None = None
@@ -32,11 +34,22 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what comes in small pieces, with a turn for others behind each: a frame may have six bytes."""
-        if not self.handshake_initiated or (len(data) <= PIECE_BYTES and not self._held):
+        if not self.handshake_initiated:
+            super().data_received(data)
+            if not self.handshake_initiated:  # this was the whole head
+                self._refuse()
+            return
+        if len(data) <= PIECE_BYTES and not self._held:
             super().data_received(data)
             return
         self._held += data
         self._feed_soon()
+
+    def _refuse(self) -> None:
+        """End a connection whose head begins no WebSocket: nobody else would, as no clock is left for it."""
+        self.transport.write(_IMPROPER)
+        self.transport.close()
+        self._end_soon()
 
     def _feed_soon(self) -> None:
         if self._held and not self._feeds and not self.read_paused and not self.disconnected:

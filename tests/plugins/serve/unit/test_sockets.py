@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,7 @@ from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import FIRST_BYTES, SOCKET_BYTES, Names, RequestFilter, WebServer, known
 from tests.plugins.serve import stand_ins
 from tests.plugins.serve.stand_ins import running
+from tests.support.loopback import opened
 from tests.support.patience import until, within
 
 TOKEN = stand_ins.MINE
@@ -122,6 +124,27 @@ async def test_what_is_raised_is_told_before_and_after() -> None:
                 assert closed.value.rcvd is not None
                 assert closed.value.rcvd.code == code
                 assert closed.value.rcvd.reason
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Content-Length: 5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        f"X-A: {'a' * 9000}\r\n",
+        "".join(f"X-{number}: a\r\n" for number in range(140)),
+        "Sec-WebSocket-Key: another\r\n",
+    ],
+    ids=["a-body", "chunks", "a-long-line", "many-lines", "two-keys"],
+)
+async def test_a_head_that_begins_none_keeps_no_connection(more: str) -> None:
+    lines = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    key = "Sec-WebSocket-Key: YWFhYWFhYWFhYWFhYWFhYQ==\r\n"
+    async with serving() as server, opened(server.port) as (reader, writer), within(10):
+        writer.write(f"GET /echo HTTP/1.1\r\nHost: localhost\r\n{lines}{key}{more}\r\n".encode())
+        answer = await reader.read()
+        assert re.match(rb"HTTP/1.1 4\d\d ", answer)
+        await until(lambda: not server.web.server_state.connections, 10)
 
 
 async def test_each_is_a_request_under_way() -> None:
