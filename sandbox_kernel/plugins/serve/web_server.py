@@ -262,7 +262,7 @@ KNOWN = "sender-known"
 EVENTS_OF_TURN = 16
 """Of HTTP that are taken of a connection in one turn of the loop: a piece of a body of one byte is one."""
 MAX_PIECES, PIECE_BYTES = 16 << 10, 64
-"""Pieces that a body may have, and one more for so many bytes each."""
+"""Pieces that a body may have, or a message by a WebSocket, and one more for so many bytes each."""
 BACKLOG = 64
 """Accepted in one step: fewer than a third of those that may wait, so that a new one has time to say what it wants."""
 

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
 from . import web_server
 
@@ -26,6 +27,8 @@ class SocketConnection(WebSocketsSansIOProtocol):
     _end: asyncio.TimerHandle | None = None
     _feeds = False
     _unread = 0
+    _pieces = _bytes = 0
+    """Of the message that comes."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -69,6 +72,18 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self._feed_soon()
         elif not self.read_paused:
             self.transport.resume_reading()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a piece of a message, of which each takes memory of its own: an empty one as well."""
+        self._pieces += 1
+        self._bytes += len(event.data)
+        if self._pieces > web_server.MAX_PIECES + self._bytes // web_server.PIECE_BYTES:
+            self.frames = []
+            self.transport.abort()
+            return
+        super().handle_cont(event)
+        if event.fin:
+            self._pieces = self._bytes = 0
 
     async def receive(self) -> Any:
         message = await super().receive()

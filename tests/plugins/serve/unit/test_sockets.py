@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator
@@ -98,6 +99,13 @@ async def said(to: ClientConnection, text: str) -> str:
     return str(await to.recv())
 
 
+async def written(writer: asyncio.StreamWriter, data: bytes, times: int) -> None:
+    for _ in range(times):
+        writer.write(data)
+        await writer.drain()
+        await asyncio.sleep(0)
+
+
 async def test_a_token_opens_one() -> None:
     async with serving() as server:
         async with server.open() as one:
@@ -168,6 +176,30 @@ async def test_one_message_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("piece", "count"), [(b"", 10**6), (b"xy", 10**6)])
+async def test_a_message_of_very_small_pieces_ends_it(
+    monkeypatch: pytest.MonkeyPatch, piece: bytes, count: int
+) -> None:
+    monkeypatch.setattr(web_server, "MAX_PIECES", 100)
+    head = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+    head += f"YWFhYWFhYWFhYWFhYWFhYQ==\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    more = (b"\0" + bytes([0x80 + len(piece)]) + bytes(4) + piece) * 100
+    async with serving() as server, opened(server.port) as (reader, writer), within(20):
+        writer.write(f"GET /echo HTTP/1.1\r\n{head}\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\1\x80" + bytes(4))  # the first piece, which is empty
+        with pytest.raises(ConnectionError):
+            await written(writer, more, count // 100)
+        await until(lambda: not server.web.server_state.connections, 10)
+
+
+async def test_control_a_message_may_come_in_many_pieces() -> None:
+    async with serving() as server, server.open() as one:
+        for _ in range(2):
+            await one.send("x" * 100 for _ in range(9000))
+            assert len(await one.recv()) == len("mine ") + 900_000
+
+
 @pytest.mark.parametrize("pieces", [1, 4])
 async def test_a_stranger_s_message_is_small(pieces: int) -> None:
     """Be it one frame, or several: all of a message is kept before its handler sees it."""
