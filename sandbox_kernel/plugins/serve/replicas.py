@@ -36,6 +36,7 @@ from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.tasks import Tasks
 from .codes import ServeCode
+from .metrics import wire_of
 from .requests import Refusal
 from .web_server import admitted, known
 
@@ -196,7 +197,8 @@ class Replicas:
             raise Refusal(503, ServeCode.REPLICA_SILENT)
         request, owner = about
         headers = _headers(request.scope)
-        headers += [(b"x-api-key", one.encode("latin-1")) for one in request.query_params.getlist("token")[:1]]
+        if wire_of(request.scope["path"]) == "jupyter":  # which alone takes a token in the address, and has checked it
+            headers += [(b"x-api-key", one.encode()) for one in request.query_params.getlist("token")[:1]]
         scope = {"type": "http", "path": "/v2/sandboxes", "headers": headers}
         peers = await self._peers()
         unknown = any(one.failed and not one.found for one in self._known.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -19,7 +20,7 @@ from starlette.websockets import WebSocket
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.serve import replicas
-from sandbox_kernel.plugins.serve.replicas import Locus, Questions, Replicas, parsed
+from sandbox_kernel.plugins.serve.replicas import Locus, Questions, Replicas, asking, parsed
 from tests.support.loopback import listening
 from tests.support.patience import within
 
@@ -189,6 +190,29 @@ async def test_a_list_that_is_none_is_empty(content: bytes) -> None:
     async with within(20), peer(said) as bad, peer(good) as port:
         found = await to(bad, port).united(HTTPConnection(scope("/v2/sandboxes")), [{"id": "own"}], "id")
     assert sorted(row["id"] for row in found) == ["own", "x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "sent"),
+    [
+        ("/jupyter/api/kernels", b"token=mine", [b"mine"]),
+        ("/v2/sandboxes", b"token=mine", []),
+        ("/v2/sandboxes", b"token=%E2%82%AC", []),
+        ("/jupyter/api/kernels", b"", []),
+    ],
+)
+async def test_only_what_was_taken_for_a_token_is_passed_on_as_one(path: str, query: bytes, sent: list[bytes]) -> None:
+    heads: list[bytes] = []
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(HAS_NOT.replace(b"content-length", b"x-sandbox-kernel-sandboxes: 2\r\ncontent-length"))
+        await writer.drain()
+
+    async with listening(speak) as port:
+        with asking(HTTPConnection({**scope(path), "query_string": query}), "mine"):
+            assert await to(port).sandboxes() == 2
+    assert re.findall(rb"x-api-key: (.*)\r\n", heads[0].lower()) == sent
 
 
 async def test_a_name_is_made_at_one_replica_whichever_is_asked() -> None:
