@@ -64,7 +64,7 @@ async def follow(path: Path, tokens: Tokens, tell: Callable[[str], None]) -> Non
         try:
             if now is None:
                 raise _unfit(f"{path} is gone")
-            read = tokens_of(path)
+            read = _parsed(path, _read(path))  # one that goes just now is not made anew: it is being replaced
         except ConfigurationError as error:
             tell(f"the tokens stay as they were: {error}")
             continue
@@ -91,7 +91,11 @@ def tokens_of(path: Path) -> Tokens:
 
     Raises `ConfigurationError`, also for a file that others may read or write.
     """
-    found = [_LINE.fullmatch(line) for line in _lines(path)]
+    return _parsed(path, _lines(path))
+
+
+def _parsed(path: Path, lines: Sequence[str]) -> Tokens:
+    found = [_LINE.fullmatch(line) for line in lines]
     pairs = [(match[1], match[2]) for match in found if match is not None]
     if not pairs or len(pairs) != len(found) or len({token for _, token in pairs}) != len(pairs):
         raise _unfit(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.plugins.serve import token_file
 from sandbox_kernel.plugins.serve.token_file import tokens_of
+from tests.support.patience import until
 from tests.support.remedies import in_shell, only
 
 TOKEN = "e2b_" + "0" * 40
@@ -105,3 +108,19 @@ def test_a_token_file_is_no_link(repo: Path) -> None:
             tokens_of(Path(name))
     assert tokens_of(Path("new")).names == ("default",)
     assert Path("new").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_file_that_goes_while_it_is_read_again_is_not_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = file_of(tmp_path, f"ann {TOKEN}\n")
+    tokens, said = tokens_of(file), list[str]()
+    stamps = iter([(0, 0, 0, 0)])
+    file.unlink()
+    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(token_file, "_stamp", lambda path: next(stamps, (1, 1, 1, 1)))  # as it was a moment before
+    following = asyncio.create_task(token_file.follow(file, tokens, said.append))
+    await until(lambda: said, 10)
+    following.cancel()
+    assert (tokens.names, file.exists()) == (("ann",), False)
+    assert said[0].startswith("the tokens stay as they were: ")
