@@ -161,7 +161,8 @@ async def test_what_ended_the_cell_that_asked_is_raised() -> None:
 @pytest.mark.parametrize("pid", [True, 0, -1, 1.0, "7", 1 << 40, 10**30, None, [7]], ids=repr)
 async def test_what_can_be_no_process_is_none(pid: object) -> None:
     """It goes into answers of servers and into the next questions, which take a whole number."""
-    requests = CommandRequests(Settings(), Sandbox({"pid": pid}, {"commands": [{"pid": pid}, {"pid": 7}]}).run)
+    sandbox: Any = Sandbox({"pid": pid}, {"commands": [{"pid": pid}, {"pid": 7}]})
+    requests = CommandRequests(sandbox)
     with pytest.raises(CommandError):
         await requests.start("true", cwd=None, envs=None, timeout=None)
     assert await requests.list() == [{"pid": 7}]
