@@ -27,6 +27,9 @@ MAGIC = {
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\n\r"
+_END = 100
+"""Characters in which base64 that is filled up comes to its end: signs, and ends of lines."""
+_NO_ENDS = {ord("\n"): None, ord("\r"): None}
 _HEAD = 1 << 16
 """Characters of base64 that are decoded first: most headers are in there."""
 _NO_SIZE = frozenset((0xC4, 0xC8, 0xCC))
@@ -53,12 +56,13 @@ def image_type(start: bytes) -> str | None:
 def pixels(text: str, kind: str | None = None) -> int | None:
     """Return how many pixels an image in base64 claims, None if it is no image, or not one of the type `kind`.
 
+    It is decoded by others to its end, as by exports of notebooks, which fail at base64 that does not come out even.
     No header that a browser would believe, no pixels: 0.
     """
     try:
         # Piece by piece: an image of 90 MB is not copied twice, as a message may cost three times its size.
         pieces = (text[start : start + _HEAD] for start in range(0, len(text), _HEAD))
-        if any(piece.encode("ascii").translate(None, _BASE64) for piece in pieces):
+        if any(piece.encode("ascii").translate(None, _BASE64) for piece in pieces) or not _is_whole(text):
             return None
         head = text[:_HEAD].encode("ascii").translate(None, b"\r\n")
         data = base64.b64decode(head[: len(head) // 4 * 4])
@@ -71,6 +75,14 @@ def pixels(text: str, kind: str | None = None) -> int | None:
     except (UnicodeEncodeError, binascii.Error):
         return None
     return size[0] * size[1] if size else 0
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether base64, ends of lines aside, comes in fours, and is filled up at its end alone."""
+    filled = text.find("=")
+    rest = text[filled : filled + _END] if filled >= 0 else ""
+    ends_well = filled < 0 or (filled + _END > len(text) and rest.translate(_NO_ENDS) in ("=", "=="))
+    return ends_well and (len(text) - text.count("\n") - text.count("\r")) % 4 == 0
 
 
 def claimed(data: bytes) -> int | None:

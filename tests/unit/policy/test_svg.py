@@ -14,6 +14,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import raster, svg
@@ -22,6 +24,7 @@ from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.svg import repeats
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each, some
+from tests.support.examples import examples
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered
 
@@ -257,6 +260,34 @@ def test_an_image_that_claims_gigapixels_is_not_shown(mime: str) -> None:
         assert ("data:" in data["text/html"]) is passes
         shown, missed = svg.clean(f"{HEAD}<image href='data:{mime};base64,{text}'/></svg>")
         assert ("data:" in shown, missed) == (passes, not passes)
+
+
+UNEVEN = ["A", "AA", "AAA", "=", "==A", "=\n=\n=", "A===", "====" * 100, "\n" * 200 + "A", "AAA=" + "\n" * 200 + "A"]
+
+
+@pytest.mark.parametrize("mime", MADE)
+@pytest.mark.parametrize("end", UNEVEN, ids=repr)
+def test_base64_that_is_not_even_is_no_image(mime: str, end: str) -> None:
+    """Exports of notebooks, and servers that hand pictures out, decode it to its end, and failed at it."""
+    data = MADE[mime](2, 2)
+    text = base64.b64encode(data + bytes(-len(data) % 3 + 99)).decode()
+    for whole in (text, text[:60] + "\n" + text[60:] + "\n", text + "A" * 200_000):
+        assert raster.pixels(whole, mime) == 4
+        assert raster.pixels(whole + end, mime) is None
+    shown, verdict = filtered({mime: text + end, "text/plain": "x"})
+    assert mime not in shown
+    assert [note.code for note in verdict.notes] == [OutputCode.NO_SUCH_IMAGE]
+
+
+@given(st.binary(max_size=100), st.text("=A\n\r", max_size=4), st.integers(0, 140))
+@examples(300)
+def test_base64_that_passes_can_be_decoded(data: bytes, more: str, place: int) -> None:
+    proper = base64.b64encode(data).decode()
+    assert raster._is_whole(proper)  # noqa: SLF001 (what is tested)
+    assert raster._is_whole(base64.encodebytes(data).decode())  # noqa: SLF001 (as above)
+    text = proper[:place] + more + proper[place:]
+    if raster._is_whole(text):  # noqa: SLF001 (as above)
+        base64.b64decode(text)
 
 
 def commented(size: int) -> bytes:

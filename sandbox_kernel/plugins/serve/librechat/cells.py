@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -142,7 +143,8 @@ def ran(execution: Execution) -> Ran:
     for result in execution.results:
         for kind, image in result.pictures:
             extension = kind.removeprefix("image/").replace("jpeg", "jpg")
-            said.images.append((extension, base64.b64decode(image)))
+            with suppress(ValueError):  # with `outputs` at `trusted` it may be anything
+                said.images.append((extension, base64.b64decode(image)))
     if (error := execution.error) is not None:
         said.note(plain(str(error) if error.from_sandbox else error.traceback or str(error)))
         said.error = error.name if error.from_sandbox else None
