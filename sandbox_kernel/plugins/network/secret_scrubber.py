@@ -168,8 +168,9 @@ class Unpacking:
         return self._inner.finish()
 
     def _unpacked(self, data: bytes, unpacker: zlib._Decompress) -> Iterator[bytes]:
+        left = False  # more than one step comes of what was taken in already: such a body may end so
         try:
-            while data:
+            while data or left:
                 if unpacker.eof:
                     if not self._gzip or data[:1] != b"\x1f":
                         break  # what follows the end belongs to nothing
@@ -180,6 +181,7 @@ class Unpacking:
                     raise RefusedConnection(SecretCode.SECRET_CODING_EXPANDS.note(host=self._host, limit=MAX_TIMES))
                 yield piece
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+                left = len(piece) == STEP_BYTES and not unpacker.eof
         except zlib.error:
             raise self._broken() from None
 

@@ -13,6 +13,7 @@ import pytest
 from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import RefusedConnection
+from sandbox_kernel.plugins.network.secret_scrubber import STEP_BYTES
 from sandbox_kernel.plugins.network.secrets import Secrets, Substitution
 
 from .hosts import HOST, KEY, Source
@@ -223,6 +224,16 @@ def test_a_packed_answer_is_unpacked_and_looked_through(coding: str) -> None:
     head, body = through(secrets, head, packed(text, coding))
     assert body == text.replace(KEY.encode(), standing(secrets))
     assert head.headers == ((b"ETag", b'"1"'),)
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 100, 258, 300])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "deflate without zlib"])
+def test_a_packed_answer_is_whole_also_where_its_end_brings_more_than_one_step(coding: str, more: int) -> None:
+    looker = exchange(secrets_of(), asked())
+    looker.request(asked())
+    looker.response(answered(200, (b"Content-Encoding", coding.split(maxsplit=1)[0].encode())))
+    body, text = looker.body(), b"." * (STEP_BYTES + more)
+    assert b"".join([*body.feed(packed(text, coding)), body.finish()]) == text
 
 
 def test_control_a_packed_value_is_not_seen_without_unpacking() -> None:
