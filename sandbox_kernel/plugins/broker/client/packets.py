@@ -39,6 +39,8 @@ from ..codes import BrokerCode
 
 MAX_BYTES = 192 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
+MAX_LEVELS = 300
+"""Of what is nested in a packet: more than a message of Jupyter may have, and less than Python's own limit."""
 VERSION = 9
 
 KEEP = b'"op": "keep"'
@@ -80,7 +82,19 @@ def unpacked(data: bytes) -> dict[str, Any]:
         raise ValueError("a packet is nested too deeply") from error
     if not isinstance(said, dict):
         raise ValueError("a packet is no object")  # noqa: TRY004 (what came is no argument of ours)
+    if data.count(b"[") + data.count(b"{") > MAX_LEVELS and _is_deep(said):
+        raise ValueError("a packet is nested too deeply")
     return said
+
+
+def _is_deep(said: dict[str, Any]) -> bool:
+    """Return whether something nests so deep that it may be read here, and not be written where it is passed on."""
+    level: list[Any] = [said]
+    for _ in range(MAX_LEVELS):
+        inner = (one for each in level for one in (each.values() if isinstance(each, dict) else each))
+        if not (level := [one for one in inner if isinstance(one, dict | list)]):
+            return False
+    return True
 
 
 def digest(spec: SandboxSpec) -> str:

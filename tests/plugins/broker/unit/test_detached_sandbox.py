@@ -33,6 +33,7 @@ from sandbox_kernel.plugins.broker.detached_sandbox import (
     Frames,
     Transcript,
     is_note,
+    noted,
     op_of,
     parts,
 )
@@ -304,3 +305,16 @@ def test_what_ends_with_its_caller_is_no_setting_of_one_that_outlives_it(tmp_pat
     with pytest.raises(ConfigurationError) as caught:
         check_settings(Settings(uploads=str(tmp_path)))
     assert (caught.value.code, caught.value.setting) == (BrokerCode.OF_THE_CALLER, "uploads")
+
+
+def test_a_note_that_could_not_be_said_to_the_next_owner_is_refused() -> None:
+    def note(levels: int) -> bytes:
+        return b'{%b, "session": {"a": %b%b}}' % (packets.KEEP, b"[" * levels, b"]" * levels)
+
+    told = {"kept": {"session": noted(note(254))["session"], "cell": None}, "n": 1}
+    assert packets.unpacked(packets.packed(told)) == told
+    for levels in (300, 900, 990):
+        with pytest.raises(ValueError, match="nested too deeply"):
+            noted(note(levels))
+    many = json.dumps({"rows": [[] for _ in range(5000)]}).encode()
+    assert len(packets.unpacked(many)["rows"]) == 5000, "many lists are not deep"
