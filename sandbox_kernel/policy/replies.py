@@ -67,13 +67,12 @@ def _page(payload: Any, notes: Notes) -> dict[str, Any] | None:
         return None
     data = payload.get("data")
     text = data.get("text/plain") if isinstance(data, dict) else None
-    start = payload.get("start")
     if not isinstance(text, str):
         return None
     return {
         "source": "page",
         "data": {"text/plain": terminal.clean(text)},
-        "start": start if isinstance(start, int) else 0,
+        "start": count(payload.get("start")) or 0,
     }
 
 

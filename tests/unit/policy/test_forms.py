@@ -58,6 +58,10 @@ def entries(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, list) and len(one) == 3 for one in value)
 
 
+def pages(value: Any) -> bool:
+    return objects(value) and all(number(one["start"]) or one["start"] == 0 for one in value)
+
+
 FAILURE: dict[str, Check] = {"status": text, "ename": text, "evalue": text, "traceback": texts}
 DISPLAY: dict[str, Check] = {"data": bundle, "metadata": mapping, "transient": bundle}
 FORMS: dict[str, dict[str, Check]] = {
@@ -70,7 +74,7 @@ FORMS: dict[str, dict[str, Check]] = {
     "execute_reply": {
         **FAILURE,
         "execution_count": lambda value: value is None or number(value),
-        "payload": objects,
+        "payload": pages,
         "user_expressions": mapping,
     },
     "complete_reply": {**FAILURE, "matches": texts, "cursor_start": number, "cursor_end": number, "metadata": mapping},
@@ -163,3 +167,13 @@ def test_a_list_of_comms_is_no_longer_than_there_may_be_comms() -> None:
     assert verdict.message is not None
     assert len(verdict.message.content["comms"]) == MAX_COMMS
     assert [note.code.name for note in verdict.notes] == ["COMMS_LISTED"]
+
+
+@pytest.mark.parametrize("start", [True, -1, 1 << 40, 1.5, "1", [1], None])
+def test_a_pager_begins_at_a_line(start: Any) -> None:
+    payload = {"source": "page", "data": {"text/plain": "x"}, "start": start}
+    sent = message("execute_reply", {"status": "ok", "payload": [payload, {**payload, "start": 3}]}, channel="shell")
+    passed = OutputPolicy("safe").apply(sent).message
+    assert passed is not None
+    assert [one["start"] for one in passed.content["payload"]] == [0, 3]
+    assert type(passed.content["payload"][0]["start"]) is int
