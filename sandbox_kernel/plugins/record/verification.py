@@ -274,7 +274,7 @@ class Verifier:
                 self._say(RecordCode.LINES_LOST, _number(fields, "lines"), n=n)
             elif kind == Gap.SET_ASIDE:
                 self._say(RecordCode.SET_ASIDE, n=n)
-        elif event in {hash_chain.END, hash_chain.ANCHOR}:
+        elif event in (hash_chain.END, hash_chain.ANCHOR):  # compared, and not hashed: it may be a list
             self._anchor(sealed, before, fields)
             if event == hash_chain.END:
                 self.result.writers.pop(writer, None)

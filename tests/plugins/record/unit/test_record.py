@@ -789,3 +789,17 @@ def test_fields_of_the_record_itself_cannot_be_forged_by_an_event(tmp_path: Path
         audit(event, **hostile)
     audit.close()
     assert codes(verify(folder.path, folder.key)) == set()
+
+
+@pytest.mark.parametrize("event", ["[]", "{}", '[["end"]]', "null", "17", "true"])
+def test_an_event_that_is_no_text_is_verified_and_shown_as_any_line(
+    event: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever can write to the file can seal what anybody can compute, and without a key that is believed."""
+    line, _ = hash_chain.seal(hash_chain.NOTHING, b'{"time":"now","session":"one","event":%b}' % event.encode(), b"key")
+    (tmp_path / "audit").write_bytes(line)
+    for words in (["verify", "--without-key"], ["verify", "--public-key", "0" * 64]):
+        assert cli.main(["audit", words[0], str(tmp_path / "audit"), *words[1:]]) == 1
+        assert "[beginning-cut]" in capsys.readouterr().out
+    for action in ("show", "reads"):
+        assert cli.main(["audit", action, str(tmp_path / "audit")]) == 0
