@@ -117,7 +117,7 @@ class Alerts:
                 pause *= 2
             try:
                 way(document)
-            except (OSError, ValueError, subprocess.SubprocessError) as error:
+            except Exception as error:  # an answer that is no HTTP raises none of OSError; the thread outlives all
                 why = f"an alert was not sent by the {name}: {_why(error)}"
             else:
                 return

@@ -108,6 +108,23 @@ async def test_an_answer_cannot_send_an_alert_elsewhere(server: Server) -> None:
     assert [path for path, _ in server.got] == ["/hook?token=s3cret"]
 
 
+async def test_an_answer_that_is_no_http_ends_one_alert_and_none_after_it() -> None:
+    lost, got = Lost(), list[bytes]()
+
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.readuntil(b"}"))
+        writer.write(b"garbage\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(garbage, "127.0.0.1", 0) as listener:
+        one = alerts(lost, webhook(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/", None, None), tries=1)
+        for number in range(2):
+            one.send({"number": number})
+            assert await lost.next() == "an alert was not sent by the way 0: BadStatusLine"
+        await one.close()
+    assert [json.loads(data.partition(b"\r\n\r\n")[2])["number"] for data in got] == [0, 1]
+
+
 async def test_no_token_is_said_of_a_server_that_is_not_there() -> None:
     lost = Lost()
     one = alerts(lost, webhook("http://127.0.0.1:1/s3cret", None, None), tries=1)
