@@ -69,7 +69,15 @@ class Form(Generic[T]):
 
 def refuse(name: str, value: object, message: str, *, limit: str | None = None) -> ConfigurationError:
     """Return the error for a value that cannot work."""
-    return ConfigurationError(EndCode.WRONG_SETTING, message, limit=limit, value=repr(value), setting=name)
+    return ConfigurationError(EndCode.WRONG_SETTING, message, limit=limit, value=_shown(value), setting=name)
+
+
+def _shown(value: object) -> str:
+    """Return a value as Python writes it; a config file's may be none that Python writes, as a number too long."""
+    try:
+        return repr(value)
+    except Exception:  # whatever its own way to be shown raises
+        return f"<{type(value).__name__}>"
 
 
 def is_nothing(raw: object, *words: str) -> bool:
@@ -128,7 +136,8 @@ def choice(*choices: str) -> Form[str]:
     def parse(name: str, raw: object) -> str:
         if isinstance(raw, str) and raw.strip().lower() in choices:
             return raw.strip().lower()
-        raise refuse(name, raw, f"{name} is one of {', '.join(choices)}{did_you_mean(str(raw), choices)}")
+        said = raw if isinstance(raw, str) else _shown(raw)
+        raise refuse(name, raw, f"{name} is one of {', '.join(choices)}{did_you_mean(said, choices)}")
 
     return Form(parse, " or ".join(f"`{one}`" for one in choices), "|".join(choices), choices)
 
@@ -151,7 +160,8 @@ def _processors(name: str, raw: object) -> str | None:
     if is_nothing(raw, "all"):
         return None
     found: set[int] = set()
-    for part in str(raw).split(",") if isinstance(raw, str | int) and not isinstance(raw, bool) else [""]:
+    written = raw if isinstance(raw, str) else _shown(raw) if type(raw) is int else ""
+    for part in written.split(","):
         match = _RANGE.fullmatch(part.strip())
         several = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
         if not several or several[-1] >= MAX_PROCESSORS:
@@ -170,8 +180,7 @@ processors = Form(_processors, "processors by their numbers, such as `0-3,8`", t
 
 
 def _engine(name: str, raw: object) -> str:
-    if isinstance(raw, str):
-        said = raw.strip()
+    if isinstance(raw, str) and (said := raw.strip()).isprintable():
         if _ENGINE.fullmatch(said):
             return said
         if (named := _NAME_OF_AN_ENGINE.fullmatch(said)) is not None:
@@ -217,7 +226,7 @@ def listed(form: re.Pattern[str], what: str, example: str, metavar: str) -> Form
         for one in raw if isinstance(raw, list | tuple) else [raw]:
             if not isinstance(one, str):
                 raise refuse(name, raw, f"{name} is no list of {what}")
-            words += (word.strip() for word in one.split(","))
+            words += () if is_nothing(one) else (word.strip() for word in one.split(","))
         if len(words) > MAX_LISTED:
             raise refuse(name, raw, f"{name} names too many {what}", limit=str(MAX_LISTED))
         if wrong := [word for word in words if not form.fullmatch(word)]:
@@ -336,11 +345,19 @@ def written_path(name: str, raw: object) -> str | None:
     """A path of the host, with `~` expanded."""
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return None
-    if not isinstance(raw, str | os.PathLike) or "\0" in (written := os.fspath(raw)):
+    if not isinstance(raw, str | os.PathLike) or not _is_path(written := os.fsdecode(raw)):
         raise refuse(name, raw, f"{name} is not a path")
     if (path := _expanded(written)) is None:
         raise refuse(name, raw, f"{name} begins with the home folder of a user who has none")
     return path
+
+
+def _is_path(written: str) -> bool:
+    """Return whether a file can be called so: of a text of JSON that has half a character, the system has no name."""
+    try:
+        return b"\0" not in os.fsencode(written)
+    except UnicodeEncodeError:
+        return False
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

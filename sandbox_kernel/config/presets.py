@@ -111,7 +111,8 @@ def filled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _preset(values: Mapping[str, Any]) -> Preset | None:
-    return PRESETS.get(str(values.get("preset", "")).strip().lower())
+    name = values.get("preset")
+    return PRESETS.get(name.strip().lower()) if isinstance(name, str) else None  # else refused where it is read
 
 
 def _is_stricter(name: str, value: object, than: object) -> bool:

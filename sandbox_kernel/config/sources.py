@@ -108,7 +108,11 @@ def _load(file: Path) -> Mapping[str, Any]:
                 f"there is no section {section!r} (did you mean {CLASS_NAME}?)",
                 setting=section,
             )
-    return cast("Mapping[str, Any]", config.get(CLASS_NAME, {}))
+    found = config.get(CLASS_NAME, {})
+    if not isinstance(found, Mapping):  # JSON may have anything there
+        words = f"its section {CLASS_NAME} is no table of settings, but {type(found).__name__}"
+        raise ConfigurationError(UsageCode.CONFIG_FILE_FAILED, words)
+    return cast("Mapping[str, Any]", found)
 
 
 def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None, dict[str, Any]]:

@@ -14,6 +14,6 @@ def home_folder(user: str = "") -> str | None:
     """
     try:
         home = (pwd.getpwnam(user) if user else pwd.getpwuid(os.geteuid())).pw_dir
-    except KeyError:
+    except (KeyError, ValueError):  # the second for what no user can be called: half a character, a NUL
         return None
     return home if home.startswith("/") and home != "/" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ from sandbox_kernel.core.model import GIB, KIB, MIB, Limits, Settings
 from sandbox_kernel.files.folder_policy import config_path
 from sandbox_kernel.plugins import index
 from tests.support.cases import each
+
+
+class PathOfBytes(os.PathLike[bytes]):
+    """What os.scandir of bytes yields is such a path."""
+
+    def __fspath__(self) -> bytes:
+        return b"/"
+
 
 ACCEPTED = {
     "a size with a letter": ("memory", "2G", 2 * GIB),
@@ -50,7 +59,18 @@ ACCEPTED = {
     ),
     "a socket of Podman": ("engine", "unix:///run/podman/podman.sock", "unix:///run/podman/podman.sock"),
     "no upload folder": ("uploads", "", None),
+    "no plugin, as the words of a command line": ("plugins", ["none"], ()),
+    "no plugin, in capitals": ("plugins", ["NONE", ""], ()),
+    "an upload folder by a path of bytes": ("uploads", PathOfBytes(), "/"),
 }
+
+
+class Unshown:
+    """A value that raises when it is shown, as some do that others made."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("not to be shown")
+
 
 REFUSED = {
     "a size with an unknown unit": ("memory", "2X", "not a size"),
@@ -72,6 +92,16 @@ REFUSED = {
     "half a process, as a number": ("pids", 64.5, "not a whole number"),
     "a frame that the wire cannot carry": ("message_limit", "4G", "too large"),
     "an output mode that does not exist": ("outputs", "saef", "did you mean safe"),
+    "a size of five thousand digits": ("memory", 10**5000, "too large"),
+    "a word of five thousand digits": ("outputs", 10**5000, "outputs is one of"),
+    "a preset of five thousand digits": ("preset", 10**5000, "preset is one of"),
+    "processors of five thousand digits": ("cpuset", 10**5000, "cpuset is not processors"),
+    "a value that cannot be shown": ("image", Unshown(), "not the name of an image"),
+    "a socket whose name is half a character": ("engine", "unix:///\ud800", "not auto, docker"),
+    "a socket with a NUL in its name": ("engine", "unix:///a\0b", "not auto, docker"),
+    "an upload folder of half a character": ("uploads", "/tmp/\ud800", "not a path"),
+    "an upload folder of a user of half a character": ("uploads", "~\ud800/x", "not a path"),
+    "a download folder of half a character": ("downloads", "\ud800", "not a path"),
     "an engine on the network": ("engine", "tcp://192.0.2.1:2375", "not auto, docker"),
     "an image that is a flag": ("image", "--privileged", "not the name of an image"),
     "a runtime with a path": ("runtime", "/usr/bin/x", "not the name of an OCI runtime"),
@@ -92,6 +122,12 @@ REFUSED = {
     "a display name that controls a terminal": ("display_name", "a\x9b31mb", "printable"),
     "a display name with half a character": ("display_name", "a\ud800b", "printable"),
 }
+OF_PLUGINS = {
+    "an audit of half a character": ("audit", "/tmp/\ud800", "not a path"),
+    "a key of half a character": ("audit_key", "/tmp/\ud800", "not a path"),
+    "rules of a user of half a character": ("screen_rules", "~\ud800/x", "not the path of a file"),
+}
+REFUSED |= {case: row for case, row in OF_PLUGINS.items() if row[0] in SETTINGS}
 
 
 @pytest.fixture(autouse=True)
@@ -390,6 +426,25 @@ def test_an_error_in_a_config_file_names_the_file(case: str, tmp_path: Path) -> 
     with pytest.raises(ConfigurationError, match=reason) as caught:
         config.from_files([folder])
     assert folder in str(caught.value)
+
+
+@pytest.mark.parametrize("section", ["null", "5", "[]", '"memory"', "true", "[[1]]"])
+def test_a_section_of_json_that_is_no_table_names_the_file(section: str, tmp_path: Path) -> None:
+    """It is a fault of the file's and not of the program's, and none of it is passed over."""
+    file = tmp_path / "jupyter_sandbox_kernel_config.json"
+    file.write_text(f'{{"SandboxKernel": {section}}}')
+    with pytest.raises(ConfigurationError, match="no table of settings") as caught:
+        config.from_files([str(tmp_path)])
+    assert str(file) in str(caught.value)
+
+
+@each("name", {one.name: one for one in SETTINGS.values() if one.form.adds_up})
+def test_none_on_a_command_line_takes_back_what_files_give(name: str) -> None:
+    """It is what a kernelspec says of an empty list, and what a person types to have nothing of a kind."""
+    setting = SETTINGS[name]
+    for word in (*setting.form.written(name, ()), "none"):
+        values = config.read_argv([f"{setting.flag}={word}"])[1]
+        assert setting.form(name, values[name]) == ()
 
 
 def test_a_bad_value_in_a_config_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
