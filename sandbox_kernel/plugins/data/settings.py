@@ -29,6 +29,24 @@ def _datasets(name: str, raw: object) -> tuple[str, ...]:
     return tuple(f"{key}={path}" for key, path in found.items())
 
 
+def _written(name: str, raw: object) -> list[str]:
+    """Return each dataset as a command line has it. Raises `ConfigurationError` for one that it cannot hold."""
+    words = list(_datasets(name, raw))
+    for word in words:
+        if _datasets(name, word) != (word,):  # a comma in it would part it, and name another folder
+            raise refuse(name, word, f"{name} cannot be written into one argument; use a config file")
+    return words or ["none"]
+
+
+def _reread(name: str, kept: object) -> tuple[str, ...]:
+    """Return datasets as they were kept: each text is one, whatever its folder is called."""
+    if not isinstance(kept, list | tuple) or not all(isinstance(one, str) for one in kept):
+        raise refuse(name, kept, f"{name} is no list of datasets")
+    if len(found := dict(one.split("=", 1) if "=" in one else (one, "") for one in kept)) < len(kept):
+        raise refuse(name, kept, f"{name} has one name twice")
+    return _datasets(name, found)
+
+
 def _volumes(name: str, raw: object) -> tuple[str, ...]:
     """Return texts NAME:MODE; without a mode it is for reading alone."""
     if isinstance(raw, Mapping):
@@ -68,7 +86,8 @@ class DataSettings:
             "names with folders, with commas between them: `sales=/srv/parquet`",
             "NAME=FOLDER",
             adds_up=True,
-            written=lambda name, raw: list(_datasets(name, raw)) or ["none"],
+            written=_written,
+            reread=_reread,
             types="str | Sequence[str] | Mapping[str, str]",
         ),
         "Folders of the host that cells may read, at /mnt/datasets/NAME, without a copy. Cells see what others may "

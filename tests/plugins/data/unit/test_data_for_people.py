@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.config.sources import from_keywords
-from sandbox_kernel.core.errors import FileRefused
+from sandbox_kernel.config.sources import SETTINGS, from_keywords
+from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.plugins.data.diagnosis import diagnosis
@@ -119,3 +119,18 @@ def test_a_volume_that_is_read_has_to_be_there() -> None:
     [problem] = diagnosis(from_keywords(volumes="no-such-volume-of-the-tests:ro")).problems
     assert "no-such-volume-of-the-tests" in problem.missing
     assert diagnosis(from_keywords(volumes="no-such-volume-of-the-tests:rw")).problems == ()
+
+
+@pytest.mark.parametrize("folder", ["/srv/data,old", "/srv/data "])
+def test_a_folder_that_a_command_line_would_cut_is_not_written_into_one(folder: str) -> None:
+    """Where the kernel starts, another folder would be mounted than the one that was named."""
+    given = {"sales": folder, "plain": "/srv/a=b"}
+    form = SETTINGS["datasets"].form
+    with pytest.raises(ConfigurationError, match="cannot be written into one argument"):
+        form.written("datasets", given)
+    value = form("datasets", given)
+    assert form.restore("datasets", form.kept(value)) == value == (f"sales={folder}", "plain=/srv/a=b")
+    assert form.written("datasets", {"plain": "/srv/a=b"}) == ["plain=/srv/a=b"]  # the control
+    for kept in ("sales=/srv", [1], ["sales=/srv", "sales=/old"], ["sales=/srv", "Sales=/old"], None):
+        with pytest.raises(ConfigurationError, match="datasets"):
+            form.restore("datasets", kept)
