@@ -155,7 +155,7 @@ def _input(call: Mapping[str, Any], event: str) -> Mapping[str, Any]:
 def _texts(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     """Yield what a tool would run or write, with a name that says how it is read."""
     path = next((_text(name, given[name]) for name in _PATHS if name in given), path)
-    is_cell = path.endswith(".ipynb") or not path
+    is_cell = path.lower().endswith(".ipynb") or not path
     for name, value in given.items():
         if name == _COMMAND:
             yield _SHELL, _text(name, value)
@@ -196,7 +196,7 @@ def _of_patch(text: str) -> Iterator[tuple[str, str]]:
     added: dict[str, list[str]] = {}
     path = ""
     for line in text.split("\n"):
-        if (match := _FILE_OF_A_PATCH.fullmatch(line.rstrip("\r"))) is not None:
+        if (match := _FILE_OF_A_PATCH.fullmatch(line.strip())) is not None:  # as those read it who apply it
             path = match[1] or match[2]
         elif line.startswith("+"):
             added.setdefault(path, []).append(line[1:])

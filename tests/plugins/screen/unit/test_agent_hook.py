@@ -79,6 +79,9 @@ GRAVE_CALLS = {
         edits=[{"old_string": "x", "new_string": "y"}, {"old_string": "z", "new_string": GRAVE}],
     ),
     "Claude Code: a cell": claude("NotebookEdit", notebook_path=P + "a.ipynb", new_source=GRAVE, cell_type="code"),
+    "Claude Code: a cell of a notebook in capitals": claude(
+        "NotebookEdit", notebook_path=P + "A.IPYNB", new_source=GRAVE, cell_type="code"
+    ),
     "Claude Code: a notebook": claude("Write", file_path=P + "a.ipynb", content=NOTEBOOK),
     "Claude Code: a tool that runs code": claude("mcp__python__run", code=GRAVE),
     "Claude Code: code that allows itself": claude(
@@ -103,6 +106,10 @@ GRAVE_CALLS = {
         "insert_edit_into_file", explanation="More", filePath=P + "a.py", code=f"# ...existing code...\n{GRAVE}"
     ),
     "VS Code: a patch": vs_code("apply_patch", input=PATCH, explanation="A patch"),
+    "VS Code: a patch with a blank behind the file": vs_code("apply_patch", input=PATCH.replace("a.py\n", "a.py \t\n")),
+    "VS Code: a patch with a blank before the file": vs_code(
+        "apply_patch", input=PATCH.replace("*** Add", "  *** Add")
+    ),
     "VS Code: a cell": vs_code(
         "edit_notebook_file", filePath=P + "a.ipynb", editType="insert", cellId="TOP", newCode=GRAVE, language="python"
     ),
