@@ -220,7 +220,7 @@ def load(path: Path) -> Policy:
     try:
         source = data.decode()
         said = tomllib.loads(source)
-    except ValueError as error:  # it says the line
+    except (ValueError, RecursionError) as error:  # the first says the line
         raise _wrong(path, None, str(error)) from error
     return _File(path, source).policy(said)
 

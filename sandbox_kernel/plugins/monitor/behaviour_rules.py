@@ -117,7 +117,7 @@ def of_table(table: Mapping[str, object]) -> Monitoring:
     `level` is the most that comes of any rule (`alert`); below `rules`, each code may have a `level`, a `count` and
     `seconds` of its own.
     """
-    if unknown := sorted(set(table) - {"level", "rules"}):
+    if unknown := sorted(set(map(str, table)) - {"level", "rules"}):
         raise BadTable(f"has {_shown(unknown[0])}; it may have level and rules")
     most, changes = _level("level", table.get("level", "alert")), table.get("rules", {})
     if not isinstance(changes, Mapping):
@@ -139,7 +139,7 @@ def _changed(row: RuleDefault, most: MonitorLevel, change: object) -> MonitorRul
     where = f"rules.{row.code.code}"
     if not isinstance(change, Mapping):
         raise BadTable(f"has {where}, which is no table")
-    if unknown := sorted(set(change) - {"level", "count", "seconds"}):
+    if unknown := sorted(set(map(str, change)) - {"level", "count", "seconds"}):
         raise BadTable(f"has {_shown(unknown[0])} in {where}; it may have level, count and seconds")
     level = _level(f"{where}.level", change.get("level", row.level))
     count, seconds = change.get("count", row.amount), change.get("seconds", row.seconds)

@@ -52,7 +52,7 @@ def _monitor(name: str, raw: object) -> Monitoring | None:
         if len(text) > MAX_FILE:
             raise refuse(name, path, f"{name} is a file of more than {MAX_FILE} bytes")
         table = tomllib.loads(text.decode())
-    except (OSError, ValueError) as error:  # a decoding error and one of TOML are both of the second kind
+    except (OSError, ValueError, RecursionError) as error:  # no text and no TOML are the second, or nests too deep
         why = (error.strerror or "it cannot be read") if isinstance(error, OSError) else f"no TOML: {error}"
         raise refuse(name, path, f"{name} is a file that cannot be taken: {why}") from None
     return _table(name, table, path)

@@ -56,7 +56,10 @@ class GatePolicy:
 
 def policy_of(text: str) -> GatePolicy:
     """Return the policy of a TOML file. Raises ValueError for what is none."""
-    table = tomllib.loads(text)
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
     known = GatePolicy.__slots__
     if unknown := sorted(set(table) - set(known)):
         raise ValueError(f"it has {unknown[0]!r}, and may have {', '.join(known)}")

@@ -31,7 +31,7 @@ def changes(text: str) -> Changes:
     """Return what a file of rules changes. Raises `BadRules`."""
     try:
         table = tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second for what nests too deep
         raise BadRules(f"is no TOML: {error}") from None
     if unknown := set(table) - {"weights", "rule", "imports"}:
         raise BadRules(f"has a table {min(unknown)!r}, and only weights, rule and imports mean something")
@@ -84,7 +84,7 @@ def _rule(raw: object) -> Own:
     if unknown := set(raw) - _FIELDS:
         raise BadRules(f"has {min(unknown)!r} in {code}, which means nothing there")
     reason, instead, cwe = raw.get("reason"), raw.get("instead", "Leave it out."), raw.get("cwe")
-    if not isinstance(reason, str) or not isinstance(instead, str) or not isinstance(cwe, int | None):
+    if not isinstance(reason, str) or not isinstance(instead, str) or type(cwe) not in (int, type(None)):
         raise BadRules(f"has a rule {code} whose reason or instead is no text, or whose cwe is no number")
     parts = {kind: _texts(raw, kind, code) for kind in _KINDS}
     if not any(parts.values()):
@@ -101,7 +101,7 @@ def _rule(raw: object) -> Own:
 def _compiled(pattern: str, code: str) -> None:
     try:
         re.compile(pattern[:MAX_PATTERN])
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:  # the last two for large numbers, and deep parentheses
         raise BadRules(f"has a pattern in {code} that is none: {error}") from None
 
 

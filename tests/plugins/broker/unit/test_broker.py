@@ -306,6 +306,11 @@ def test_a_wrong_line_refuses_the_whole_file_and_is_named(tmp_path: Path, line: 
     assert str(path) in str(caught.value)
 
 
+def test_a_file_that_nests_too_deep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the operator's file is refused"):
+        load(written(tmp_path, "a = " + "[" * 20_000))
+
+
 def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, FILE)
     load(path)

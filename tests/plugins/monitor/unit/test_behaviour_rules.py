@@ -160,6 +160,8 @@ def test_a_table_weighs_a_rule_and_switches_one_off() -> None:
 BAD: dict[str, Mapping[str, object]] = {
     "has 'rule'": {"rule": {}},
     "has 'inside'": {"inside": True},
+    "has '1'": {"level": "kill", 1: 2, "x": 3},  # type: ignore[dict-item]  # as a caller may write it
+    "has '2' in rules.many-denials": {"rules": {"many-denials": {2: 1, "x": 2}}},
     "has level, which is none of": {"level": "loud"},
     "has rules that are no table": {"rules": []},
     "has a rule 'many-denial'": {"rules": {"many-denial": {}}},

@@ -86,6 +86,13 @@ def test_what_cannot_work_is_said_at_once_and_without_a_token(what: str) -> None
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_file_that_nests_too_deep_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text("a = " + "[" * 20_000)
+    with pytest.raises(ConfigurationError, match="cannot be taken: no TOML"):
+        resolved(monitor=str(file))
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text("# " + "x" * (64 << 10) + "\n")

@@ -165,6 +165,11 @@ def test_a_policy_that_is_wrong_is_refused(change: dict[str, Any], why: str) -> 
         gate.policy_of(text)
 
 
+def test_a_policy_that_nests_too_deep_is_refused() -> None:
+    with pytest.raises(ValueError, match="nests too deep"):
+        gate.policy_of("a = " + "[" * 20_000)
+
+
 def test_texts_of_a_receipt_are_printed_safe(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.said["source"]["name"] = "\x1b[2Ja.py\n::error::x"
     place.said["cells"] = [{"number": "\x1b", "findings": [FINDING | {"allowed": "\x1b]0;x\x07\n::warning::y"}]}]
