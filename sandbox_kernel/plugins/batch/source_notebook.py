@@ -167,7 +167,7 @@ def _yaml(document: str) -> dict[str, Any]:
         raise missing("parameters", error) from None
     try:
         found = yaml.load(document, Loader=NoDatesSafeLoader)  # noqa: S506 (a safe loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except Exception as error:  # a tag on what is none of its kind, as `!!int x`, raises whatever its reading does
         raise ConfigurationError(BatchCode.PARAMETERS_WRONG, f"the parameters are not YAML: {error}") from None
     if not isinstance(found or {}, dict) or not all(isinstance(name, str) for name in found or ()):
         raise ConfigurationError(
@@ -270,7 +270,7 @@ def _script(name: str, text: str, kernel: str) -> Any:
 def _tags(text: str) -> list[str]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [tag for tag in found if isinstance(tag, str)]
 

@@ -259,6 +259,19 @@ def test_a_script_without_markers_is_one_cell_as_it_is() -> None:
     assert [cell.source for cell in found.notebook.cells] == [text.strip("\n")]
 
 
+def test_tags_of_a_script_that_nest_too_deep_are_none() -> None:
+    read = source_notebook.read("x.py", b"# %% tags=" + b"[" * 100_000 + b"]\nprint(1)\n")
+    assert [(cell.source, dict(cell.metadata)) for cell in read.notebook.cells] == [("print(1)", {})]
+
+
+@pytest.mark.parametrize(
+    "value", ["!!int x", "!!float x", "!!bool x", "!!timestamp x", "!!binary x", "9" * 5000, "[" * 5000]
+)
+def test_a_value_that_is_none_of_its_kind_is_no_yaml(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="the parameters are not YAML"):
+        source_notebook.read_parameters([], [], [f"a: {value}"], [])
+
+
 def test_parameters_that_json_cannot_hold_are_still_reported() -> None:
     found = read("n = 1")
     source_notebook.parameterize(found, {"n": float("nan"), "deep": {"a": (1, {2})}})
