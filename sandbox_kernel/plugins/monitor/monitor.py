@@ -33,7 +33,7 @@ from ...core.events import (
     SandboxEnded,
     SessionEvent,
 )
-from ...core.model import ProcessSample, Settings
+from ...core.model import HOME, SCRATCH, ProcessSample, Settings
 from ...core.tasks import log_defect
 from ...files.scratch_files import entries
 from ..api import SessionHandle, SessionService
@@ -92,7 +92,7 @@ def heard(event: SessionEvent) -> Iterator[Signal]:
             yield Signal(MonitorCode.ESCAPE_TRIED, event.count, f"{call}, by {event.program}")
 
 
-WRITABLE = ("/memfd:", "/mnt/data/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
+WRITABLE = ("/memfd:", f"{SCRATCH}/", f"{HOME}/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
 """How the paths of files begin that cells can make: the kernel names a file in memory so."""
 UNSEEN_LOOKS = 2
 """Samples without a process, one after another, that make it unseen: a kernel may be on its way in one of them."""
@@ -320,10 +320,14 @@ class Monitor(SessionService):
     def hear(self, event: SessionEvent) -> None:
         """Take an event."""
         if isinstance(event, CallTried):
-            if self._trace is not None:
-                self._trace.write(event, self._session)
-            if event.call == "connect" and self._targets is not None:
-                self.take(self._targets.look(event, self._clock()))
+            try:
+                if self._trace is not None:
+                    self._trace.write(event, self._session)
+            finally:  # a disk that is full, which files of cells may have filled, disarms no rule
+                if event.call == "connect" and self._targets is not None:
+                    self.take(self._targets.look(event, self._clock()))
+                self.take(heard(event))
+            return
         self.take(heard(event))
 
     def transferred(

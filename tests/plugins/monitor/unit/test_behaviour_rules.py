@@ -348,7 +348,8 @@ def dropped(programs: SeenPrograms, *sample: ProcessSample) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "file", ["/mnt/data/miner", "/tmp/m", "/dev/shm/m", "/memfd:x (deleted)", "/mnt/data/miner (deleted)"]
+    "file",
+    ["/mnt/data/miner", "/home/user/miner", "/tmp/m", "/dev/shm/m", "/memfd:x (deleted)", "/mnt/data/miner (deleted)"],
 )
 def test_a_program_that_lies_where_cells_write_is_a_dropped_one(file: str) -> None:
     assert dropped(SeenPrograms(), process("7-1", file)) == [file]

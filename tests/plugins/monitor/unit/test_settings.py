@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ from sandbox_kernel.core.events import CallTried
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.monitor import call_trace
 from sandbox_kernel.plugins.monitor.behaviour_rules import MonitorRule
+from sandbox_kernel.plugins.monitor.codes import MonitorCode
+from sandbox_kernel.plugins.monitor.monitor import Monitor
 from sandbox_kernel.plugins.monitor.settings import MonitorSettings
 from tests.support.cases import each
 from tests.support.events import an
@@ -137,6 +140,26 @@ def test_a_trace_is_a_file_of_ours_or_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     with pytest.raises(ConfigurationError, match="trace lies in the downloads folder"):
         config.from_keywords(trace=str(tmp_path / "d" / "x"), downloads=str(tmp_path / "d"))
+
+
+def test_a_trace_that_cannot_be_written_disarms_no_rule(tmp_path: Path) -> None:
+    """A disk may be full: of files that cells have made and that were copied out, too."""
+    emitted: list[Any] = []
+    session: Any = SimpleNamespace(id="s", running_cells=list, emit=emitted.append, say=lambda text: None)
+    settings = config.from_keywords(monitor="alert", trace=str(tmp_path / "calls.jsonl"))
+    monitor = Monitor(settings, session)
+    trace = monitor._trace  # noqa: SLF001 (the file that is open)
+    assert trace is not None
+    with Path("/dev/full").open("wb") as full:
+        os.dup2(full.fileno(), trace._file)  # noqa: SLF001 (as above)
+    for tried in (
+        an(CallTried, call="secret", target="keys of SSH", program="x", thread=7, count=1),
+        *(an(CallTried, call="connect", target=f"192.0.2.1:{n}", program="x", thread=7, count=1) for n in range(1, 31)),
+    ):
+        with pytest.raises(OSError, match="No space"):
+            monitor.hear(tried)
+    assert [one.code for one in emitted] == [MonitorCode.SECRET_SOUGHT, MonitorCode.PORT_SCAN]
+    monitor.abandon()
 
 
 def test_a_trace_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
