@@ -152,11 +152,12 @@ def run(options: argparse.Namespace) -> int:
     [options.source] = options.source
     path = OutputFile(Path(options.report), setting="--report") if options.report else None
     if path is not None:
-        _spare(path.path, [options.source, *options.input])
+        _spare(path.path, [options.source, *options.input], "report")
     options.receipt_file = None
     if options.receipt:
         options.receipt_file = ReceiptFile(OutputFile(Path(options.receipt), setting="--receipt"))
-        _spare(Path(options.receipt), [options.source, *options.input, *([options.report] if options.report else [])])
+        others = [options.report] if options.report else []
+        _spare(Path(options.receipt), [options.source, *options.input, *others], "receipt")
     report = _new_report(options)
     terminal = OutputStream(sys.stderr)
     stopper = Stopper(lambda end: _close(options, report, path, end, terminal))
@@ -181,11 +182,12 @@ def run(options: argparse.Namespace) -> int:
         return _close(options, report, path, decide(found), terminal)
 
 
-def _spare(path: Path, given: list[str]) -> None:
-    """Raise `ConfigurationError` if the report would replace what the run is to read."""
+def _spare(path: Path, given: list[str], what: str) -> None:
+    """Raise `ConfigurationError` if a report or a receipt would replace what the run is to read, or writes before."""
     for one in given:
-        if one != "-" and path.exists() and Path(one).exists() and path.samefile(one):
-            raise ConfigurationError(UsageCode.PLACE_UNFIT, f"the report would replace {one}", setting="--report")
+        is_same = path.exists() and Path(one).exists() and path.samefile(one)
+        if one != "-" and (is_same or path.resolve() == Path(one).resolve()):
+            raise ConfigurationError(UsageCode.PLACE_UNFIT, f"the {what} would replace {one}", setting=f"--{what}")
 
 
 def _close(
@@ -351,15 +353,18 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
         copied = input_files.plan(options.input, FileLimits.of(settings.limits))
     report.inputs_refused = copied.refused
     output = Path(options.output or f"{found.stem}-output").absolute()
-    for one in (found.name, options.report):
+    for one in (found.name, options.report, options.receipt):
         if one and one != "-" and Path(one).resolve() == (output / f"{found.stem}.ipynb").resolve():
+            options.receipt_file = None if one == options.receipt else options.receipt_file  # it is not written there
             raise ConfigurationError(
                 UsageCode.PLACE_UNFIT, f"the executed notebook would replace {one}", setting="--output"
             )
-    if options.report and Path(options.report).resolve().is_relative_to((output / FILES).resolve()):
-        raise ConfigurationError(
-            UsageCode.PLACE_UNFIT, "the report lies where cells choose the names of files", setting="--report"
-        )
+    for what, place in (("report", options.report), ("receipt", options.receipt)):
+        if place and Path(place).resolve().is_relative_to((output / FILES).resolve()):
+            options.receipt_file = None if place == options.receipt else options.receipt_file
+            raise ConfigurationError(
+                UsageCode.PLACE_UNFIT, f"the {what} lies where cells choose the names of files", setting=f"--{what}"
+            )
     # In the folder that the notebook came in, a link of these names may lie ready: it is not followed.
     with usable(UsageCode.PLACE_UNFIT, f"{output} cannot be made", setting="--output"):
         folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)

@@ -224,3 +224,28 @@ def test_a_receipt_that_cannot_be_signed_is_refused_before_anything_runs(
     assert not (tmp_path / "out").exists()
     with pytest.raises(ConfigurationError):
         receipt.make([], {}, keys.open_key(str(tmp_path / "key")))
+
+
+@pytest.mark.parametrize(
+    ("receipt_file", "why"),
+    [
+        ("report.json", "the receipt would replace"),
+        ("x/../report.json", "the receipt would replace"),
+        ("script.py", "the receipt would replace"),
+        ("out/script.ipynb", "the executed notebook would replace"),
+        ("out/files/receipt.json", "the receipt lies where cells choose the names of files"),
+    ],
+)
+def test_a_receipt_takes_the_place_of_nothing_else(
+    receipt_file: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("x", "out/files"):
+        Path(folder).mkdir(parents=True)
+    Path("script.py").write_text("1")
+    words = ["run", "script.py", "--output", "out", "--report", "report.json", "--receipt", receipt_file]
+    assert cli.main([*words, "--audit-key", str(tmp_path / "key")]) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+    assert Path("script.py").read_text() == "1"
+    assert not Path("out/script.ipynb").exists()
+    assert not Path("out/files/receipt.json").exists()
