@@ -209,7 +209,7 @@ def result(options: argparse.Namespace) -> int:
     else:
         print(_line(row))
         for name in ("report", "output"):
-            print(f"{name:9} {row[name]}")
+            print(f"{name:9} {printable(str(row[name]), 4096)}")  # named after a notebook, which may have any name
         print(printable(row["said"].strip().replace("\n", " | "), MAX_SAID))
     return STILL if row["state"] == "running" else DIED if row["exit"] is None else int(row["exit"]["code"])
 

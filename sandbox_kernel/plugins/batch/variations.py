@@ -90,7 +90,7 @@ class Variation:
             return cls(word, variables={"LC_ALL": value})
         if kind == "flag" and _FLAG.fullmatch(value):
             return cls(word, variables=_FLAGS.get(value, {value: "1"}))
-        if kind == "seed" and value.isascii() and value.isdigit() and int(value) < 1 << 32:
+        if kind == "seed" and re.fullmatch("[0-9]{1,10}", value) and int(value) < 1 << 32:
             return cls(word, variables={"PYTHONHASHSEED": str(int(value))}, seed=int(value))
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT,

@@ -140,3 +140,15 @@ def test_what_cannot_be_in_the_background_is_refused_at_once(words: tuple[str, .
 
 def test_an_id_of_none_is_refused(said: Any) -> None:
     assert said("result", "../../etc")[0] == 2
+
+
+def test_what_a_notebook_is_called_does_not_act_on_the_terminal(home: Path, said: Any) -> None:
+    """A folder of the output is named after it, and a notebook from elsewhere may have any name."""
+    one = made(home, exit={"kind": "fine", "code": 0, "reason": ""})
+    name = "\x1b]0;title\x07\u202e\n0123456789ab  done"
+    (one.folder / "run.json").write_text(json.dumps({"source": f"{name}.py", "submitted": "now", "output": name}))
+    for words in (["result"], ["result", one.id]):
+        code, shown = said(*words)
+        assert code == 0
+        assert all(line.isprintable() for line in shown.splitlines())
+        assert sum(line.startswith(one.id) for line in shown.splitlines()) == 1

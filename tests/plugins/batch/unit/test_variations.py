@@ -55,6 +55,7 @@ def test_the_plain_run_has_nothing_of_its_own() -> None:
         "locale=x;y",
         "flag=ld_x",
         "seed=-1",
+        "seed=" + "9" * 5000,
     ],
 )
 def test_a_word_for_none_is_refused(word: str) -> None:
