@@ -35,11 +35,13 @@ _PRE_TOOL_USE = "PreToolUse"
 _OF_CURSOR = {"preToolUse": "deny", "beforeShellExecution": "ask", "beforeMCPExecution": "ask"}
 """The events of Cursor, and what asks the user there. `preToolUse` takes "ask", and goes on without asking."""
 _COMMAND = "command"
-_CELLS = ("new_source", "newCode", "code")
+_CODE, _EDITED = "code", "filePath"
+"""VS Code's edit of a file has both; `code` beside a path of another name is for a server's tool, which runs it."""
+_CELLS = ("new_source", "newCode", _CODE)
 _CONTENTS = ("content", "contents")
-_EDITS = ("new_string", "newString", "code")
+_EDITS = ("new_string", "newString", _CODE)
 _PATCH = "input"
-_PATHS = ("file_path", "filePath", "notebook_path", "path")
+_PATHS = ("file_path", _EDITED, "notebook_path", "path")
 _LISTS = ("edits", "replacements")
 _PYTHON, _SHELL, _NOTEBOOK = "cell", "commands.sh", "cells.ipynb"
 """Names by which a text is read as what it is."""
@@ -159,7 +161,7 @@ def _texts(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     for name, value in given.items():
         if name == _COMMAND:
             yield _SHELL, _text(name, value)
-        elif name in _CELLS and is_cell:
+        elif name in _CELLS and (is_cell or (name == _CODE and _EDITED not in given)):
             if "markdown" not in (given.get("cell_type"), given.get("language")):
                 yield _PYTHON, _text(name, value)
         elif path and (name in _CONTENTS or name in _EDITS):

@@ -84,6 +84,8 @@ GRAVE_CALLS = {
     ),
     "Claude Code: a notebook": claude("Write", file_path=P + "a.ipynb", content=NOTEBOOK),
     "Claude Code: a tool that runs code": claude("mcp__python__run", code=GRAVE),
+    "Claude Code: a tool that runs code in a folder": claude("mcp__python__run", code=GRAVE, path="/tmp"),
+    "Claude Code: a tool that runs code beside a page": claude("mcp__python__run", file_path=P + "a.md", code=GRAVE),
     "Claude Code: code that allows itself": claude(
         *("Write",),
         file_path=P + "a.py",
@@ -135,6 +137,7 @@ FINE_CALLS = {
     "Claude Code: a message to a server": claude("mcp__mail__send", content=[{"type": "text", "text": GRAVE}]),
     "Claude Code: a question": claude("Task", prompt="What does os.system('rm -rf /') do?"),
     "VS Code: an edit": vs_code("replace_string_in_file", filePath=P + "a.py", oldString=GRAVE, newString=FINE),
+    "VS Code: an edit with gaps of a page": vs_code("insert_edit_into_file", filePath=P + "a.md", code=GRAVE),
     "VS Code: a patch": vs_code("apply_patch", input=PATCH.replace("a.py", "a.md"), explanation="A patch"),
     "Cursor: a command": cursor("beforeShellExecution", command="git status"),
     "Cursor: a file": cursor("preToolUse", tool_name="Write", tool_input={"file_path": P + "a.py", "content": FINE}),
