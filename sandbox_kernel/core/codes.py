@@ -161,11 +161,7 @@ class OutputCode(Code):
     COMPLETIONS = "notice", "dropped completions that hide what they insert", "Type it."
     COMPLETION_RANGE = "notice", "dropped completions that replace more than the word at the cursor", "Type it."
     HISTORY_HIDDEN = "notice", "dropped inputs of the history that read otherwise than they are", "Type it."
-    COMMS_LISTED = (
-        "notice",
-        "dropped {count} comms of a list: without a proper id or target, or over {most}",
-        _NO_LIBRARY,
-    )
+    COMMS_LISTED = "notice", "dropped {count} comms of a list: no proper id or target, or over {most}", _NO_LIBRARY
     SUBSHELL_IMPROPER = "notice", "dropped a subshell without a proper id", _NO_LIBRARY
     DEBUGGER_ITEMS = "notice", "left out {count} items of the debugger's answer: at most {most} are drawn", _SMALLER
     MORE_REMOVED = "violation", "removed more than is listed", _NO_LIBRARY

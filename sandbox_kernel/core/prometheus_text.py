@@ -62,10 +62,9 @@ class MetricsPage:
         return "\n".join(self._lines) + "\n"
 
 
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
 def _labels(labels: Labels) -> str:
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    pairs = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in labels.items())
     return f"{{{pairs}}}" if labels else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

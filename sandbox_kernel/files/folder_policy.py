@@ -93,7 +93,7 @@ def _by_name(path: Path) -> str | None:
     if home and path.is_relative_to(home):
         inside = path.relative_to(home).parts
         return "lies within the library of a home folder" if inside[:1] == ("Library",) else None
-    if parts and parts[0].lower() in _SYSTEM and not any(_beneath(path, place) for place in _OPEN):
+    if parts and parts[0].lower() in _SYSTEM and not any(path != one and path.is_relative_to(one) for one in _OPEN):
         return f"lies within a folder of the system (/{parts[0]})"
     return None
 
@@ -103,10 +103,6 @@ def _own_home() -> Path | None:
     home = Path(home_folder() or "/").resolve()
     own = len(home.parts) > 2 and home.parts[1] not in _SYSTEM - {"var", "opt", "usr", "private"}
     return home if own or home == Path("/root") else None
-
-
-def _beneath(path: Path, place: Path) -> bool:
-    return path != place and path.is_relative_to(place)
 
 
 def _by_place(folder: Folder) -> str | None:

@@ -193,7 +193,8 @@ class PathWalk:
             if home and os.path.samestat(os.stat(home), here):  # noqa: PTH116
                 return True
         # What an administrator made is trusted where this user is not one.
-        return os.geteuid() != 0 and all(_is_roots(os.fstat(handle)) for handle in self._handles)
+        found = map(os.fstat, self._handles)
+        return os.geteuid() != 0 and all(each.st_uid == 0 and not each.st_mode & 0o022 for each in found)
 
     def __enter__(self) -> Self:
         return self
@@ -201,10 +202,6 @@ class PathWalk:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         while self._handles:
             os.close(self._handles.pop())
-
-
-def _is_roots(status: os.stat_result) -> bool:
-    return status.st_uid == 0 and not status.st_mode & 0o022
 
 
 def _leads(folder: str, path: str) -> bool:

@@ -18,7 +18,10 @@ from ..session.session import Session
 async def shown(settings: Settings, engine: Engine, code: str) -> str:
     """Run a cell in a session of its own and return what it displays. Raises why there was no answer."""
     front = _Front()
-    session = Session(_bare(settings), engine, front)
+    made_with = [one for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit]
+    # No folders, and no plugin takes part.
+    bare = changed(Settings(limits=settings.limits), {one.name: one.value(settings) for one in made_with})
+    session = Session(bare, engine, front)
     header = {"msg_id": secrets.token_hex(16), "msg_type": "execute_request", "session": "doctor", "version": "5.4"}
     header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
     content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
@@ -33,12 +36,6 @@ async def shown(settings: Settings, engine: Engine, code: str) -> str:
     if session.failure is not None and front.status != "ok":
         raise session.failure
     return front.shown if front.status == "ok" else f"{front.status}: {front.shown}"
-
-
-def _bare(settings: Settings) -> Settings:
-    """Return what the sandbox is made with alone: no folders, and no plugin takes part."""
-    made_with = [one for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit]
-    return changed(Settings(limits=settings.limits), {one.name: one.value(settings) for one in made_with})
 
 
 class _Front:

@@ -254,7 +254,10 @@ def _unpacked(wheel: Path) -> Path:
 
 
 def _pip_of_the_machine() -> list[str]:
-    if _has_pip():
+    # Isolated, it does not find pip in the user's own folder.
+    command = [sys.executable, "-I", "-c", "import pip"]
+    quiet = subprocess.run(command, cwd="/", env=environment_of_helpers(), capture_output=True, timeout=60, check=False)
+    if quiet.returncode == 0:
         return [sys.executable, "-I", "-m", "pip"]
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return [pip]
@@ -262,13 +265,6 @@ def _pip_of_the_machine() -> list[str]:
         EndCode.WHEELS_NOT_FETCHED,
         f"fetching wheels needs pip, which this Python lacks. Run `{sys.executable} -m ensurepip`",
     )
-
-
-def _has_pip() -> bool:
-    """Say whether an isolated Python has pip: one in the user's own folder is not found there."""
-    command = [sys.executable, "-I", "-c", "import pip"]
-    quiet = subprocess.run(command, cwd="/", env=environment_of_helpers(), capture_output=True, timeout=60, check=False)
-    return quiet.returncode == 0
 
 
 def _size(folder: Path) -> int:
