@@ -6,6 +6,8 @@ text with a single emoji in it four times what it was.
 
 from __future__ import annotations
 
+from typing import Any
+
 SMALL = 1 << 16
 """Bytes that are parsed without a look: at the very worst they become 2 MiB."""
 PIECE = 1 << 20
@@ -57,6 +59,16 @@ def kept(data: bytes | bytearray) -> int:
 def crowded(data: bytes | bytearray, limit: int) -> bool:
     """Return whether the lists, objects, strings and numbers of `data` cost more, beside their characters."""
     return len(data) > SMALL and _structure(data, limit) > limit
+
+
+def is_deep(value: Any, most: int) -> bool:
+    """Return whether JSON nests deeper than so many levels; looked at level by level."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(most):
+        inside = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
+        if not (level := [item for item in inside if isinstance(item, (dict, list))]):
+            return False
+    return True
 
 
 def _width(data: bytes | bytearray) -> int:

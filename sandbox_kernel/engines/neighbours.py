@@ -57,8 +57,9 @@ class NeighbourFact:
 
 def facts() -> tuple[NeighbourFact, ...]:
     """Return what this machine says of itself, in an order for people. Reads some thirty small files."""
-    smt = _smt()
-    return (smt, _core_scheduling(needed=smt.state != "ok"), _mitigations(), _same_pages(), _page_cache(), _balloon())
+    smt, code = _smt(), NeighbourCode.PAGE_CACHE_SHARED
+    page_cache = NeighbourFact("page cache", "note", code.text, code)
+    return (smt, _core_scheduling(needed=smt.state != "ok"), _mitigations(), _same_pages(), page_cache, _balloon())
 
 
 def _smt() -> NeighbourFact:
@@ -105,11 +106,6 @@ def _same_pages() -> NeighbourFact:
             "same pages", "unknown", "this machine does not say whether it merges equal pages of memory"
         )
     return NeighbourFact("same pages", "ok", "equal pages of memory are not merged (KSM is off)")
-
-
-def _page_cache() -> NeighbourFact:
-    code = NeighbourCode.PAGE_CACHE_SHARED
-    return NeighbourFact("page cache", "note", code.text, code)
 
 
 def _balloon() -> NeighbourFact:

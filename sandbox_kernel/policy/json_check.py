@@ -47,17 +47,6 @@ def count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
 
 
-def is_deep(value: Any) -> bool:
-    """Return whether JSON nests too deep to be written again; looked at level by level."""
-    level = [value] if type(value) in _HOLDERS else []
-    for _ in range(MAX_WRITTEN):
-        inside = (item for one in level for item in (one.values() if type(one) is dict else one))
-        level = [item for item in inside if type(item) in _HOLDERS]
-        if not level:
-            return False
-    return True
-
-
 def values(value: Any, most: int) -> int:
     """Return how many values are in a tree, itself included; counting ends beyond `most`."""
     pending, found = [value], 0

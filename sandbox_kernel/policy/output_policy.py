@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.codes import OutputCode
+from ..core.json_memory import is_deep
 from ..core.model import Message, OutputMode
 from ..plugins import index
 from . import line_ends, replies, terminal
@@ -21,7 +22,7 @@ from .budget import MAX_DISPLAYS
 from .cell_errors import error
 from .comms import CONTROL, TARGET, VIEW, Comms, NoComms, Sent
 from .frame_libraries import CellRun, Libraries, Packer
-from .json_check import MAX_COUNT, MAX_WRITTEN, NotPlainError, count, is_deep, plain
+from .json_check import MAX_COUNT, MAX_WRITTEN, NotPlainError, count, plain
 from .mime import Bundles
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
@@ -102,7 +103,7 @@ class OutputPolicy:
         """
         self._place, self._asked = place, asked or {}
         if self.mode == "trusted":
-            if is_deep(sent.content):
+            if is_deep(sent.content, MAX_WRITTEN):
                 why = f"nested deeper than {MAX_WRITTEN} levels"
                 return Verdict(None, (noted(OutputCode.NOT_PLAIN, type=named(sent.type), why=why),))
             return Verdict(sent)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....config.sources import LIMITS_OF_A_SANDBOX
+from ....core import json_memory
 from ....core.codes import Note
 from ....core.errors import (
     ConfigurationError,
@@ -82,19 +83,9 @@ def unpacked(data: bytes) -> dict[str, Any]:
         raise ValueError("a packet is nested too deeply") from error
     if not isinstance(said, dict):
         raise ValueError("a packet is no object")  # noqa: TRY004 (what came is no argument of ours)
-    if data.count(b"[") + data.count(b"{") > MAX_LEVELS and _is_deep(said):
+    if data.count(b"[") + data.count(b"{") > MAX_LEVELS and json_memory.is_deep(said, MAX_LEVELS):
         raise ValueError("a packet is nested too deeply")
     return said
-
-
-def _is_deep(said: dict[str, Any]) -> bool:
-    """Return whether something nests so deep that it may be read here, and not be written where it is passed on."""
-    level: list[Any] = [said]
-    for _ in range(MAX_LEVELS):
-        inner = (one for each in level for one in (each.values() if isinstance(each, dict) else each))
-        if not (level := [one for one in inner if isinstance(one, dict | list)]):
-            return False
-    return True
 
 
 def digest(spec: SandboxSpec) -> str:
